@@ -1,0 +1,1 @@
+"""GeoCo-SAVi: slots with explicit appearance, position and scale that obey commands."""

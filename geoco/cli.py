@@ -1,0 +1,192 @@
+"""The command line. Thin: every command is a few calls into the package."""
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from geoco import config as configuration
+from geoco.config import Config, Split, Store
+from geoco.errors import GeocoError
+
+app = typer.Typer(
+    help="Slots with explicit appearance, position and scale that obey commands.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+config_app = typer.Typer(help="Read configurations.", no_args_is_help=True)
+data_app = typer.Typer(help="Make, import and look at data.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
+app.add_typer(data_app, name="data")
+
+console = Console()
+
+ConfigPath = Annotated[
+    Path, typer.Argument(help="A YAML file, for example configs/solids.yaml.", show_default=False)
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(help="Differences, as in data.height=96.", show_default=False),
+]
+SplitName = Annotated[str, typer.Option("--split", help="train, val or test.")]
+
+
+def main() -> None:
+    """Run the command line; bad input becomes one sentence and exit status 2."""
+    try:
+        app()
+    except GeocoError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("demo"),
+) -> None:
+    """Generate scenes, draw them with their masks and edit them exactly.
+
+    Example: `geoco demo --out demo`
+    """
+    from geoco import demo as job
+
+    job.run(out, console)
+
+
+@config_app.command("show")
+def config_show(path: ConfigPath, overrides: Overrides = None) -> None:
+    """Print the resolved configuration: defaults, bases, file and overrides together.
+
+    Example: `geoco config show configs/solids.yaml data.height=96 data.width=96`
+    """
+    print(configuration.load(path, overrides or ()).to_yaml(), end="")
+
+
+@data_app.command("import")
+def data_import(path: ConfigPath, overrides: Overrides = None) -> None:
+    """Import real videos into a store, once. Run it again to go on after an interruption.
+
+    Example: `geoco data import configs/obj3d.yaml data.source.path=~/OBJ3D data.path=stores/obj3d`
+    """
+    from geoco.data.importing import ImportProgress, import_data
+
+    store = _store(configuration.load(path, overrides or ()))
+    with _progress() as bars:
+        tasks = {}
+
+        def report(progress: ImportProgress) -> None:
+            if progress.split not in tasks:
+                tasks[progress.split] = bars.add_task(progress.split, total=progress.total)
+            bars.update(tasks[progress.split], completed=progress.done)
+
+        written = import_data(store, report)
+    for split, folder in written.items():
+        console.print(f"{split}: {folder}", soft_wrap=True)
+
+
+@data_app.command("inspect")
+def data_inspect(
+    path: Annotated[Path, typer.Argument(help="A YAML file or a store's folder.")],
+    overrides: Overrides = None,
+    verify: Annotated[bool, typer.Option(help="Recompute the checksums of stores.")] = False,
+) -> None:
+    """Print what a dataset holds.
+
+    Example: `geoco data inspect stores/obj3d --verify`
+    """
+    from geoco.data.inspecting import describe, stores_below
+    from geoco.data.store import verify as verify_store
+
+    if path.is_dir():
+        stores = stores_below(path)
+        rows = describe(stores)
+    else:
+        data = configuration.load(path, overrides or ()).data
+        stores = stores_below(data.path) if isinstance(data, Store) else []
+        rows = describe(data)
+    table = Table(*rows[0])
+    for row in rows[1:]:
+        table.add_row(*row)
+    console.print(table)
+    if verify:
+        with _progress() as bars:
+            for store in stores:
+                task = bars.add_task(f"checking {store.name}", total=None)
+                verify_store(store, partial(_advance, bars, task))
+        console.print("all checksums are right")
+
+
+@data_app.command("preview")
+def data_preview(
+    path: ConfigPath,
+    overrides: Overrides = None,
+    split: SplitName = "train",
+    count: Annotated[int, typer.Option(min=1, max=200, help="Clips to show.")] = 8,
+    zoom: Annotated[int, typer.Option(min=1, max=16)] = 2,
+    out: Annotated[Path, typer.Option(help="A .png sheet or an animated .gif.")] = Path(
+        "preview.png"
+    ),
+) -> None:
+    """Draw clips with their masks: a contact sheet (.png) or an animation (.gif).
+
+    Example: `geoco data preview configs/solids-video.yaml --count 4 --out preview.gif`
+    """
+    from geoco.data import open_dataset
+    from geoco.data.inspecting import preview
+
+    dataset = open_dataset(configuration.load(path, overrides or ()).data, _split(split))
+    preview(dataset, out, count, zoom)
+    console.print(f"wrote {out}", soft_wrap=True)
+
+
+def _split(name: str) -> Split:
+    for split in get_args(Split):
+        if split == name:
+            return split
+    raise GeocoError(f"--split {name}: expected one of {', '.join(get_args(Split))}")
+
+
+def _store(config: Config) -> Store:
+    if not isinstance(config.data, Store):
+        raise GeocoError(
+            f"data.kind is '{config.data.kind}': only data of kind 'store' is imported, the "
+            "embedded generator needs no import"
+        )
+    return config.data
+
+
+def _advance(bars: Progress, task: TaskID, done: int, total: int) -> None:
+    bars.update(task, completed=done, total=total)
+
+
+def _progress() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+    )
+
+
+if __name__ == "__main__":
+    main()

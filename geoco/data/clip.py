@@ -1,0 +1,104 @@
+"""The one sample record. Everything downstream takes batches of it; an image is one frame long.
+
+Axis legend of the whole project: batch time slot token dim height width; `object` counts the
+ground-truth instances of a scene.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int64, UInt8
+from torch import Tensor
+
+from geoco.errors import GeocoError
+
+
+@dataclass(frozen=True)
+class Clip:
+    """Consecutive frames of one video.
+
+    `source` names the video, so that transplant pairs can come from different ones. In `masks`
+    0 is background and i + 1 the visible part of object i; `amodal` holds whole objects, hidden
+    parts included.
+    """
+
+    video: UInt8[Tensor, "time 3 height width"]
+    source: str
+    frames: Int64[Tensor, " time"]
+    masks: UInt8[Tensor, "time height width"] | None = None
+    amodal: Bool[Tensor, "time object height width"] | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        time, channels, height, width = self.video.shape
+        _require(channels == 3, "video", "[time, 3, height, width]", self.video)
+        _require(self.frames.shape == (time,), "frames", f"[{time}]", self.frames)
+        if self.masks is not None:
+            expected = (time, height, width)
+            _require(self.masks.shape == expected, "masks", str(list(expected)), self.masks)
+        if self.amodal is not None:
+            fits = self.amodal.shape[:1] + self.amodal.shape[2:] == (time, height, width)
+            _require(fits, "amodal", f"[{time}, object, {height}, {width}]", self.amodal)
+
+
+@dataclass(frozen=True)
+class ClipBatch:
+    """Clips of one length and size, stacked. Optional fields are present only if all have them."""
+
+    video: UInt8[Tensor, "batch time 3 height width"]
+    sources: tuple[str, ...]
+    frames: Int64[Tensor, "batch time"]
+    masks: UInt8[Tensor, "batch time height width"] | None = None
+    amodal: Bool[Tensor, "batch time object height width"] | None = None
+    metadata: tuple[Mapping[str, Any], ...] = ()
+
+    @staticmethod
+    def collate(clips: Sequence[Clip]) -> "ClipBatch":
+        """Stack clips; where scenes have fewer objects, `amodal` is padded with empty ones."""
+        if not clips:
+            raise GeocoError("a batch needs at least one clip, got none")
+        shapes = {tuple(clip.video.shape) for clip in clips}
+        if len(shapes) > 1:
+            raise GeocoError(f"a batch needs clips of one shape, got {sorted(shapes)}")
+        masks = [clip.masks for clip in clips if clip.masks is not None]
+        amodal = [clip.amodal for clip in clips if clip.amodal is not None]
+        return ClipBatch(
+            video=torch.stack([clip.video for clip in clips]),
+            sources=tuple(clip.source for clip in clips),
+            frames=torch.stack([clip.frames for clip in clips]),
+            masks=torch.stack(masks) if len(masks) == len(clips) else None,
+            amodal=_stack_padded(amodal) if len(amodal) == len(clips) else None,
+            metadata=tuple(clip.metadata for clip in clips),
+        )
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def images(self) -> Float[Tensor, "batch time 3 height width"]:
+        """The frames as RGB in [0, 1]."""
+        return self.video.float() / 255
+
+    def to(self, device: torch.device | str) -> "ClipBatch":
+        return ClipBatch(
+            self.video.to(device, non_blocking=True),
+            self.sources,
+            self.frames.to(device, non_blocking=True),
+            None if self.masks is None else self.masks.to(device, non_blocking=True),
+            None if self.amodal is None else self.amodal.to(device, non_blocking=True),
+            self.metadata,
+        )
+
+
+def _stack_padded(amodal: list[Tensor]) -> Tensor:
+    most = max(masks.shape[1] for masks in amodal)
+    stacked = amodal[0].new_zeros(len(amodal), amodal[0].shape[0], most, *amodal[0].shape[2:])
+    for row, masks in zip(stacked, amodal, strict=True):
+        row[:, : masks.shape[1]] = masks
+    return stacked
+
+
+def _require(condition: bool, name: str, expected: str, got: Tensor) -> None:
+    if not condition:
+        raise GeocoError(f"clip {name}: expected shape {expected}, got {list(got.shape)}")

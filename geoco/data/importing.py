@@ -1,0 +1,128 @@
+"""`geoco data import`: real videos, cropped and resized once, into one store per split.
+
+An import can be stopped at any moment and run again: finished splits are kept, an unfinished one
+goes on after its last whole video. Of a video's metadata only what is small is kept, since the
+index is read whole: labels of objects stay, their positions in every frame do not.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from jaxtyping import UInt8
+from PIL import Image
+
+from geoco.config import Split, Store
+from geoco.data import folder, movi, obj3d
+from geoco.data.source import RawVideo
+from geoco.data.store import read_index
+from geoco.data.store_writer import StoreWriter, check_recipe
+from geoco.errors import GeocoError
+
+MOST_CHARACTERS = 500  # of one value of the metadata, written as JSON
+
+
+@dataclass(frozen=True)
+class ImportProgress:
+    """Videos of `split` that are in the store, of `total` where that is known beforehand."""
+
+    split: Split
+    done: int
+    total: int | None
+
+
+def import_data(config: Store, progress: Callable[[ImportProgress], None]) -> dict[Split, Path]:
+    """Import every split that the source has; returns where each store is."""
+    source = config.source
+    if source is None:
+        raise GeocoError("data.source: required to import, but not given")
+    loader = {"obj3d": obj3d, "folder": folder, "movi": movi}[source.kind]
+    stores = {split: config.path / split for split in loader.splits(source)}
+    for split, path in stores.items():
+        if path.exists():
+            found = read_index(path).recipe()
+            check_recipe(path, found, {**found, **_settings(config)})
+        else:
+            _import_split(config, loader, split, progress)
+    return stores
+
+
+def fit(video: RawVideo, config: Store) -> RawVideo:
+    """The video at the store's size: frames by antialiased bilinear, masks by nearest pixel."""
+    _, height, width, _ = video.frames.shape
+    box = (0, 0, width, height)
+    if config.crop == "center":
+        box = center_box(height, width, config.height, config.width)
+    size = (config.width, config.height)
+    frames = _resize(video.frames, size, Image.Resampling.BILINEAR, box)
+    masks = None
+    if video.masks is not None:
+        masks = _resize(video.masks, size, Image.Resampling.NEAREST, box)
+    return RawVideo(video.source, frames, masks, _small(video.metadata), video.first)
+
+
+def center_box(
+    height: int, width: int, target_height: int, target_width: int
+) -> tuple[int, int, int, int]:
+    """The largest centered crop of the target's aspect ratio: left, top, right, bottom.
+
+    Whole pixels, so that a crop without a change of scale leaves them as they are.
+    """
+    if width * target_height > height * target_width:
+        crop_height, crop_width = height, max(1, round(height * target_width / target_height))
+    else:
+        crop_height, crop_width = max(1, round(width * target_height / target_width)), width
+    left, top = (width - crop_width) // 2, (height - crop_height) // 2
+    return left, top, left + crop_width, top + crop_height
+
+
+def _resize(
+    frames: UInt8[np.ndarray, "time ..."],
+    size: tuple[int, int],
+    resampling: Image.Resampling,
+    box: tuple[int, int, int, int],
+) -> UInt8[np.ndarray, "time ..."]:
+    images = (Image.fromarray(frame).resize(size, resampling, box) for frame in frames)
+    return np.stack([np.asarray(image) for image in images])
+
+
+def _small(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for name, value in metadata.items():
+        if isinstance(value, Mapping):
+            kept[name] = _small(value)
+        elif len(json.dumps(value, default=str)) <= MOST_CHARACTERS:
+            kept[name] = value
+    return kept
+
+
+def _settings(config: Store) -> dict[str, Any]:
+    return config.model_dump(mode="json", include={"height", "width", "crop", "source"})
+
+
+def _import_split(
+    config: Store, loader: ModuleType, split: Split, progress: Callable[[ImportProgress], None]
+) -> None:
+    total = loader.count(config.source, split)
+    path = config.path / split
+    with StoreWriter(path, config.height, config.width, _settings(config)) as writer:
+        progress(ImportProgress(split, len(writer), total))
+        videos = loader.read(config.source, split, max(0, len(writer) - 1))
+        if writer.last is not None:
+            again = next(videos)
+            if (again.source, again.first) != (writer.last.source, writer.last.first):
+                raise GeocoError(_changed(path))
+        for video in videos:
+            writer.append(fit(video, config))
+            progress(ImportProgress(split, len(writer), total))
+        if total is not None and len(writer) != total:
+            raise GeocoError(_changed(path))
+        writer.finish()
+
+
+def _changed(path: Path) -> str:
+    return f"{path}: its source changed during the import: delete {path}.partial and import again"

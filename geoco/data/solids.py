@@ -1,0 +1,136 @@
+"""The embedded generator as a dataset: clips are rendered when they are asked for."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int64
+from torch.utils.data import Dataset
+
+from geoco.config import Solids, Split
+from geoco.data.clip import Clip, ClipBatch
+from geoco.solids import (
+    MATERIALS,
+    SHAPES,
+    Canvas,
+    Episodes,
+    Pictures,
+    Scenes,
+    moments,
+    render,
+    simulate,
+)
+
+# Sixteen episodes cost little more to simulate than one; 256 blocks of them take about 115 MB.
+_BLOCK = 16
+_BLOCKS_KEPT = 256
+
+
+class SolidsDataset(Dataset[Clip]):
+    """Windows of a split's episodes, episode by episode. The same index gives the same bytes."""
+
+    def __init__(self, config: Solids, split: Split, amodal: bool = False) -> None:
+        self.config = config
+        self.split: Split = split
+        self.amodal = amodal
+        self.episodes: int = getattr(config.episodes, split)
+        self.starts = config.window.starts(config.frames)
+        self.canvas = Canvas(config.height, config.width, config.supersample)
+        self._blocks: dict[int, Episodes] = {}
+
+    def __len__(self) -> int:
+        return self.episodes * len(self.starts)
+
+    @property
+    def sources(self) -> list[str]:
+        """The source of every window."""
+        return [f"{self.split}/{i // len(self.starts)}" for i in range(len(self))]
+
+    def __getitem__(self, index: int) -> Clip:
+        return self.clips([index])[0]
+
+    def batch(self, indices: Sequence[int]) -> ClipBatch:
+        """Several windows at once, rendered together."""
+        return ClipBatch.collate(self.clips(indices))
+
+    def clips(self, indices: Sequence[int], device: torch.device | str = "cpu") -> list[Clip]:
+        """Windows, rendered together on a device."""
+        for index in indices:
+            if not -len(self) <= index < len(self):
+                raise IndexError(f"window {index} of {len(self)}")
+        window, length = len(self.starts), self.config.window.length
+        episode = np.array([index % len(self) // window for index in indices], dtype=np.int64)
+        start = np.array([self.starts[index % len(self) % window] for index in indices])
+        frame = start[:, None] + np.arange(length)
+        scenes = self.scenes(np.repeat(episode, length), frame.flatten())
+        pictures = render(scenes.to(device), self.canvas, amodal=self.amodal)
+        clips = []
+        for row, number in enumerate(episode):
+            part = slice(row * length, (row + 1) * length)
+            metadata = self._metadata(int(number), frame[row], scenes[part])
+            present = int(scenes.present[row * length].sum())
+            clips.append(
+                Clip(
+                    video=pictures.frames[part],
+                    source=f"{self.split}/{number}",
+                    frames=torch.from_numpy(frame[row]),
+                    masks=pictures.masks[part],
+                    amodal=None if pictures.amodal is None else pictures.amodal[part, :present],
+                    metadata=metadata,
+                )
+            )
+        return clips
+
+    def scenes(
+        self, episode: Int64[np.ndarray, " scene"], frame: Int64[np.ndarray, " scene"]
+    ) -> Scenes:
+        """Single moments of this split, for rendering or for `solids.counterfactual`."""
+        pieces, rows = [], []
+        for block in np.unique(episode // _BLOCK):
+            rows.append(np.nonzero(episode // _BLOCK == block)[0])
+            simulated = self._simulated(int(block))
+            place = episode[rows[-1]] - block * _BLOCK
+            pieces.append(moments(simulated, place, frame[rows[-1]], self.config.textured))
+        back = np.argsort(np.concatenate(rows))
+        return Scenes.cat(pieces)[torch.from_numpy(back)]
+
+    def generate(
+        self, device: torch.device | str = "cpu", episodes: int = 256
+    ) -> Iterator[Pictures]:
+        """The whole split, all frames of `episodes` episodes at a time: [episode * time, ...]."""
+        times = np.arange(self.config.frames)
+        for first in range(0, self.episodes, episodes):
+            ids = np.arange(first, min(first + episodes, self.episodes))
+            simulated = simulate(self.config, self.split, ids)
+            chosen = np.repeat(np.arange(len(ids)), len(times))
+            scenes = moments(simulated, chosen, np.tile(times, len(ids)), self.config.textured)
+            yield render(scenes.to(device), self.canvas, amodal=self.amodal)
+
+    def _simulated(self, block: int) -> Episodes:
+        if block not in self._blocks:
+            ids = np.arange(block * _BLOCK, min((block + 1) * _BLOCK, self.episodes))
+            self._blocks[block] = simulate(self.config, self.split, ids)
+            if len(self._blocks) > _BLOCKS_KEPT:
+                del self._blocks[next(iter(self._blocks))]
+        return self._blocks[block]
+
+    def _metadata(self, number: int, frames: np.ndarray, scenes: Scenes) -> dict[str, Any]:
+        """What is true of the objects, those absent left out; arrays are [time, object, ...]."""
+        simulated = self._simulated(number // _BLOCK)
+        place = number % _BLOCK
+        present = np.nonzero(simulated.present[place])[0]
+        colors = {value: name for name, value in self.config.colors.items()}
+        moving = np.ix_(frames, present)
+        return {
+            "episode": number,
+            "shape": [SHAPES[k] for k in simulated.shape[place, present]],
+            "material": [MATERIALS[k] for k in simulated.material[place, present]],
+            "color": [colors[tuple(rgb)] for rgb in simulated.color[place, present].tolist()],
+            "radius": simulated.radius[place, present],
+            "position": simulated.position[place][moving],
+            "velocity": simulated.velocity[place][moving],
+            "heading": simulated.heading[place][moving],
+            "spin": simulated.spin[place][moving],
+            "order": scenes.order[:, present].argsort(dim=-1).argsort(dim=-1).numpy(),
+        }

@@ -1,0 +1,209 @@
+"""The memory-mapped store: what real videos are imported into once and trained from.
+
+One folder per split. `frames.u8` is raw uint8 [frame, 3, height, width], `masks.u8` raw uint8
+[frame, height, width] where the source has masks, `index.json` says where each video starts, its
+checksum and the settings of the import. While it is written, the folder is called
+`<path>.partial` and a journal takes one line per finished video, after that video's bytes are on
+disk; so an import killed at any moment goes on where it stopped.
+"""
+
+import json
+import zlib
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import UInt8
+from torch.utils.data import Dataset
+
+from geoco.config import Section, Split, Store
+from geoco.data.clip import Clip, ClipBatch
+from geoco.errors import GeocoError
+
+FORMAT = 1
+FRAMES, MASKS, INDEX, JOURNAL = "frames.u8", "masks.u8", "index.json", "journal.jsonl"
+
+
+class StoredVideo(Section):
+    """One video of a store: its frames are `start` to `start + frames` of all."""
+
+    source: str
+    first: int  # the number of its first frame within the source
+    start: int
+    frames: int
+    checksum: str  # CRC-32 of the frames' bytes followed by the masks', in hexadecimal
+    metadata: dict[str, Any]
+
+
+class StoreIndex(Section):
+    format: int
+    height: int
+    width: int
+    has_masks: bool
+    settings: dict[str, Any]
+    videos: tuple[StoredVideo, ...]
+
+    def sizes(self) -> dict[str, int]:
+        """The bytes each file of the store must have."""
+        pixels = sum(video.frames for video in self.videos) * self.height * self.width
+        return {FRAMES: 3 * pixels} | ({MASKS: pixels} if self.has_masks else {})
+
+    def recipe(self) -> dict[str, Any]:
+        """All that decides what a video becomes in the store."""
+        return {"format": self.format, "height": self.height, "width": self.width, **self.settings}
+
+
+class StoreDataset(Dataset[Clip]):
+    """Clips of one split of a store, cut as `config.window` says, in the order of the import."""
+
+    def __init__(self, config: Store, split: Split) -> None:
+        self.path = config.path / split
+        self.index = read_index(self.path)
+        height, width = self.index.height, self.index.width
+        if (height, width) != (config.height, config.width):
+            raise GeocoError(
+                f"{self.path}: its frames are {height} x {width}, but the configuration asks for "
+                f"{config.height} x {config.width}: set data.height={height} and "
+                f"data.width={width}, or import into another data.path"
+            )
+        self._length = config.window.length
+        videos = self.index.videos
+        windows = [
+            (place, offset)
+            for place, video in enumerate(videos)
+            for offset in config.window.starts(video.frames)
+        ]
+        if not windows:
+            longest = max(video.frames for video in videos)
+            raise GeocoError(
+                f"{self.path}: no clip of {self._length} frames fits, the longest video has "
+                f"{longest}: lower data.window.length"
+            )
+        self._video, self._offset = np.array(windows, dtype=np.int64).T
+        self._start = np.array([video.start for video in videos], dtype=np.int64)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The name of the video that each clip is cut from."""
+        return tuple(self.index.videos[video].source for video in self._video)
+
+    def __len__(self) -> int:
+        return len(self._video)
+
+    def __getitem__(self, index: int) -> Clip:
+        batch = self.batch([index])
+        return Clip(
+            video=batch.video[0],
+            source=batch.sources[0],
+            frames=batch.frames[0],
+            masks=None if batch.masks is None else batch.masks[0],
+            metadata=batch.metadata[0],
+        )
+
+    def batch(self, indices: Sequence[int]) -> ClipBatch:
+        """The clips `indices`, stacked: one gather from the memory map."""
+        if len(indices) == 0:
+            raise GeocoError("a batch needs at least one clip, got none")
+        rows = np.asarray(indices, dtype=np.int64)
+        frames = self._offset[rows, None] + np.arange(self._length)
+        stored = self._start[self._video[rows], None] + frames
+        videos = [self.index.videos[video] for video in self._video[rows]]
+        first = np.array([video.first for video in videos], dtype=np.int64)
+        return ClipBatch(
+            video=torch.from_numpy(self._frames[stored]),
+            sources=tuple(video.source for video in videos),
+            frames=torch.from_numpy(frames + first[:, None]),
+            masks=None if self._masks is None else torch.from_numpy(self._masks[stored]),
+            metadata=tuple(video.metadata for video in videos),
+        )
+
+    # Memory maps open on first use in each process, so that workers get a path and not the bytes.
+
+    @cached_property
+    def _frames(self) -> UInt8[np.ndarray, "frame 3 height width"]:
+        return _open_map(self.path / FRAMES, (-1, 3, self.index.height, self.index.width))
+
+    @cached_property
+    def _masks(self) -> UInt8[np.ndarray, "frame height width"] | None:
+        if not self.index.has_masks:
+            return None
+        return _open_map(self.path / MASKS, (-1, self.index.height, self.index.width))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_frames", "_masks")}
+
+
+def read_index(path: Path) -> StoreIndex:
+    """Read and check the index of the store at `path`: its version and the sizes of its files."""
+    again = f"delete {path} and run geoco data import <config> again"
+    if not path.is_dir():
+        others = ", ".join(sorted(index.parent.name for index in path.parent.glob(f"*/{INDEX}")))
+        reason = f"there is no store here{f', only {others} beside it' if others else ''}"
+        if partial(path).is_dir():
+            reason = "its import did not finish"
+        raise GeocoError(f"{path}: {reason}: run geoco data import <config>")
+    try:
+        raw = json.loads((path / INDEX).read_text(encoding="utf-8"))
+        version = raw["format"]
+        if version == FORMAT:
+            index = StoreIndex.model_validate_json(json.dumps(raw))
+    except FileNotFoundError:
+        raise GeocoError(f"{path}: not a store, it has no {INDEX}") from None
+    except OSError as error:
+        raise GeocoError(f"{path / INDEX}: cannot read this file: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise GeocoError(f"{path / INDEX}: not a store's index, or damaged: {again}") from None
+    if version != FORMAT:
+        raise GeocoError(
+            f"{path}: a store of format {version}, but this version of geoco-savi reads format "
+            f"{FORMAT}: install the version that wrote it, or {again}"
+        )
+    lengths = [video.frames for video in index.videos]
+    starts = [video.start for video in index.videos]
+    if not lengths or min(lengths) < 1 or starts != [0, *accumulate(lengths)][:-1]:
+        raise GeocoError(f"{path / INDEX}: its videos do not follow each other: {again}")
+    for name, expected in index.sizes().items():
+        file = path / name
+        size = file.stat().st_size if file.is_file() else 0
+        if size != expected:
+            raise GeocoError(f"{file}: expected {expected} bytes, found {size}: {again}")
+    return index
+
+
+def verify(path: Path, progress: Callable[[int, int], None]) -> None:
+    """Recompute the checksum of every video of the store at `path`; `progress(done, total)`."""
+    index = read_index(path)
+    frames = _open_map(path / FRAMES, (-1, 3, index.height, index.width))
+    masks = _open_map(path / MASKS, (-1, index.height, index.width)) if index.has_masks else None
+    damaged = []
+    for done, video in enumerate(index.videos, start=1):
+        place = slice(video.start, video.start + video.frames)
+        if checksum(frames[place], None if masks is None else masks[place]) != video.checksum:
+            damaged.append(video.source)
+        progress(done, len(index.videos))
+    if damaged:
+        raise GeocoError(
+            f"{path}: {len(damaged)} of {len(index.videos)} videos do not match their checksum, "
+            f"first '{damaged[0]}': delete {path} and run geoco data import <config> again"
+        )
+
+
+def partial(path: Path) -> Path:
+    return path.with_name(path.name + ".partial")
+
+
+def _open_map(path: Path, shape: tuple[int, ...]) -> UInt8[np.ndarray, "..."]:
+    # A plain array over the map: indexing a np.memmap itself costs more than the copy.
+    return np.asarray(np.memmap(path, dtype=np.uint8, mode="r")).reshape(shape)
+
+
+def checksum(
+    frames: UInt8[np.ndarray, "time 3 height width"],
+    masks: UInt8[np.ndarray, "time height width"] | None,
+) -> str:
+    value = zlib.crc32(frames.data)
+    return f"{value if masks is None else zlib.crc32(masks.data, value):08x}"

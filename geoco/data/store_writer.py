@@ -1,0 +1,248 @@
+"""Writing a store: resumable after a kill at any moment, and whole or absent under its name.
+
+While it is written, a store's folder is called `<path>.partial`, and a journal takes one line per
+finished video after that video's bytes are on disk.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from geoco.config import Section
+from geoco.data.source import RawVideo
+from geoco.data.store import (
+    FORMAT,
+    FRAMES,
+    INDEX,
+    JOURNAL,
+    MASKS,
+    StoredVideo,
+    StoreIndex,
+    checksum,
+    partial,
+)
+from geoco.errors import GeocoError
+
+if sys.platform != "win32":
+    import fcntl
+
+
+class StoreWriter:
+    """Appends videos to an unfinished store, which it starts or continues; `len` counts them.
+
+    `settings` say how the videos were made: an unfinished store made otherwise is refused.
+    """
+
+    def __init__(self, path: Path, height: int, width: int, settings: Mapping[str, Any]) -> None:
+        if path.exists():
+            raise GeocoError(
+                f"{path}: there is a store already: delete it or choose another data.path"
+            )
+        self._path, self._folder = path, partial(path)
+        # Through JSON, so that it compares equal to what a journal gives back.
+        self._settings = json.loads(json.dumps(dict(settings)))
+        self._height, self._width = height, width
+        self._videos: list[StoredVideo] = []
+        self._has_masks: bool | None = None  # unknown until the first video
+        self._files: dict[str, IO[bytes]] = {}
+        with self._guarded():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._open(JOURNAL)
+            self._lock()
+            self._recover()
+
+    @property
+    def last(self) -> StoredVideo | None:
+        """The last video that is in the store."""
+        return self._videos[-1] if self._videos else None
+
+    def __len__(self) -> int:
+        return len(self._videos)
+
+    def __enter__(self) -> "StoreWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def append(self, video: RawVideo) -> None:
+        """Add a video of the store's size. Once this returns, no kill can lose it."""
+        if not self._files:
+            raise GeocoError(f"{self._folder}: this writer is closed: open another to continue")
+        self._check(video)
+        frames = np.ascontiguousarray(video.frames.transpose(0, 3, 1, 2))
+        masks = None if video.masks is None else np.ascontiguousarray(video.masks, dtype=np.uint8)
+        try:
+            metadata = json.loads(json.dumps(dict(video.metadata), allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise GeocoError(f"{video.source}: metadata that JSON cannot hold: {error}") from None
+        last = self._videos[-1:]
+        stored = StoredVideo(
+            source=video.source,
+            first=video.first,
+            start=last[0].start + last[0].frames if last else 0,
+            frames=len(frames),
+            checksum=checksum(frames, masks),
+            metadata=metadata,
+        )
+        line = _JournalLine(has_masks=masks is not None, video=stored).model_dump_json()
+        with self._guarded():
+            self._write(FRAMES, frames.data)
+            if masks is not None:
+                self._write(MASKS, masks.data)
+            self._write(JOURNAL, line.encode() + b"\n")
+        self._videos.append(stored)
+        self._has_masks = masks is not None
+
+    def finish(self) -> None:
+        """Write the index and give the store its final name."""
+        if not self._videos:
+            raise GeocoError(f"{self._path}: no videos were imported, so there is no store to make")
+        with self._guarded():
+            with (self._folder / INDEX).open("wb") as file:
+                file.write(self._index().model_dump_json(indent=1).encode() + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            self.close()
+            self._folder.rename(self._path)
+            _sync_folder(self._path.parent)
+            (self._path / JOURNAL).unlink()
+
+    def close(self) -> None:
+        """Let go of the files; what was appended stays, and another writer can continue it."""
+        for file in self._files.values():
+            with suppress(OSError):  # all that counts was flushed when it was written
+                file.close()
+        self._files.clear()
+
+    def _recover(self) -> None:
+        """Take up the journal, and drop the bytes and the torn line that a kill left behind it."""
+        journal = self._folder / JOURNAL
+        start_over = f"delete {self._folder} to import from the start"
+        lines = journal.read_bytes().splitlines(keepends=True)
+        whole = 0
+        for number, line in enumerate(lines):
+            try:
+                record = dict(json.loads(line if line.endswith(b"\n") else b"torn"))
+                entry = _JournalLine.model_validate_json(line) if number else None
+            except (ValueError, TypeError):
+                if number == len(lines) - 1:
+                    break
+                raise GeocoError(f"{journal}: line {number + 1} is damaged: {start_over}") from None
+            if entry is None:
+                check_recipe(self._folder, record, self._index().recipe())
+            else:
+                self._videos.append(entry.video)
+                self._has_masks = entry.has_masks
+            whole += len(line)
+        os.truncate(journal, whole)
+        if whole == 0:
+            self._write(JOURNAL, json.dumps(self._index().recipe()).encode() + b"\n")
+        sizes = self._index().sizes()
+        for file in (self._folder / FRAMES, self._folder / MASKS):
+            expected = sizes.get(file.name, 0)
+            size = file.stat().st_size if file.exists() else 0
+            if size < expected:
+                raise GeocoError(
+                    f"{file}: expected at least {expected} bytes, found {size}: {start_over}"
+                )
+            if size > expected:
+                os.truncate(file, expected)
+        if not self._has_masks:
+            (self._folder / MASKS).unlink(missing_ok=True)
+
+    def _check(self, video: RawVideo) -> None:
+        frames, masks = video.frames, video.masks
+        shape = (len(frames), self._height, self._width)
+        if frames.dtype != np.uint8 or frames.shape != (*shape, 3) or len(frames) == 0:
+            expected = f"uint8 frames [time, {self._height}, {self._width}, 3]"
+            got = f"{frames.dtype} {list(frames.shape)}"
+            raise GeocoError(f"{video.source}: expected {expected}, got {got}")
+        if self._has_masks is not None and self._has_masks != (masks is not None):
+            one, other = ("has no", "have") if self._has_masks else ("has", "have no")
+            raise GeocoError(f"{video.source}: this video {one} masks, but those before {other}")
+        if masks is None:
+            return
+        if masks.dtype.kind not in "iu" or masks.shape != shape:
+            got = f"{masks.dtype} {list(masks.shape)}"
+            raise GeocoError(f"{video.source}: expected integer masks {list(shape)}, got {got}")
+        if masks.min() < 0 or masks.max() > 255:
+            raise GeocoError(
+                f"{video.source}: mask ids from {masks.min()} to {masks.max()}, but a store holds "
+                "0 (background) to 255"
+            )
+
+    def _index(self) -> StoreIndex:
+        return StoreIndex(
+            format=FORMAT,
+            height=self._height,
+            width=self._width,
+            has_masks=bool(self._has_masks),
+            settings=self._settings,
+            videos=tuple(self._videos),
+        )
+
+    def _open(self, name: str) -> None:
+        self._files[name] = (self._folder / name).open("ab")
+        _sync_folder(self._folder)
+
+    def _write(self, name: str, data: bytes | memoryview) -> None:
+        if name not in self._files:
+            self._open(name)
+        file = self._files[name]
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+    def _lock(self) -> None:
+        """One writer at a time. The lock ends with the process, however that ends."""
+        if sys.platform != "win32":
+            try:
+                fcntl.flock(self._files[JOURNAL], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise GeocoError(f"{self._folder}: another import is writing here") from None
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.close()
+            raise GeocoError(
+                f"{self._folder}: cannot write here: {error.strerror}: once that is solved, "
+                "geoco data import <config> goes on where it stopped"
+            ) from None
+        except GeocoError:
+            self.close()
+            raise
+
+
+def check_recipe(where: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Refuse to mix videos made in different ways in one store."""
+    changed = [name for name in {**found, **wanted} if found.get(name) != wanted.get(name)]
+    if changed:
+        raise GeocoError(
+            f"{where}: already imported with other settings ({', '.join(changed)} changed): "
+            "delete it, go back to those settings or choose another data.path"
+        )
+
+
+class _JournalLine(Section):
+    has_masks: bool
+    video: StoredVideo
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make new names in a folder survive a power cut; Windows has no such call."""
+    if sys.platform != "win32":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,102 @@
+"""Pictures for people: masks as outlines and tints, contact sheets, animations."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import UInt8
+from PIL import Image
+
+from geoco.errors import GeocoError
+
+Picture = UInt8[np.ndarray, "_height _width 3"]
+
+# Ten well separated hues (after Paul Tol); instance i takes colour i modulo ten.
+COLORS = np.array(
+    [
+        (238, 119, 51),
+        (0, 119, 187),
+        (238, 51, 119),
+        (0, 153, 136),
+        (204, 187, 68),
+        (51, 187, 238),
+        (204, 51, 17),
+        (170, 51, 119),
+        (34, 136, 51),
+        (187, 187, 187),
+    ],
+    dtype=np.uint8,
+)
+MARGIN = 4
+PAPER = 255
+
+
+def overlay(picture: Picture, masks: UInt8[np.ndarray, "height width"], zoom: int = 1) -> Picture:
+    """A picture in grey, magnified, with each instance tinted and outlined in its colour."""
+    grey = np.rint(picture.mean(-1, keepdims=True)).astype(np.uint8).repeat(3, -1)
+    large = magnify(grey, zoom)
+    labels = masks.repeat(zoom, 0).repeat(zoom, 1)
+    inside = labels > 0
+    color = COLORS[(labels.astype(np.int64) - 1) % len(COLORS)]
+    padded = np.pad(labels, 1, mode="edge")
+    neighbours = (padded[:-2, 1:-1], padded[2:, 1:-1], padded[1:-1, :-2], padded[1:-1, 2:])
+    edge = inside & np.any([neighbour != labels for neighbour in neighbours], axis=0)
+    weight = np.where(edge, 1.0, np.where(inside, 0.45, 0.0))[..., None]
+    return np.rint(large * (1 - weight) + color * weight).astype(np.uint8)
+
+
+def magnify(picture: Picture, zoom: int) -> Picture:
+    """Every pixel as a square, so that what is shown is what is there."""
+    return picture.repeat(zoom, 0).repeat(zoom, 1)
+
+
+def sheet(rows: Sequence[Sequence[Picture]]) -> Picture:
+    """Pictures of one size in rows and columns on white paper."""
+    height, width, _ = rows[0][0].shape
+    most = max(len(row) for row in rows)
+    paper = np.full(
+        (len(rows) * (height + MARGIN) + MARGIN, most * (width + MARGIN) + MARGIN, 3),
+        PAPER,
+        dtype=np.uint8,
+    )
+    for row, pictures in enumerate(rows):
+        for column, picture in enumerate(pictures):
+            top, left = row * (height + MARGIN) + MARGIN, column * (width + MARGIN) + MARGIN
+            paper[top : top + height, left : left + width] = picture
+    return paper
+
+
+def save(path: Path, pictures: Sequence[Picture], frames_per_second: float = 8) -> None:
+    """Write one picture as PNG, or several as an animated GIF; whole or not at all."""
+    suffix = path.suffix.lower()
+    if suffix not in (".png", ".gif") or (suffix == ".png" and len(pictures) != 1):
+        raise GeocoError(
+            f"{path}: pictures are written as .png (one) or .gif (animated), not '{suffix}'"
+        )
+    images = [Image.fromarray(picture) for picture in pictures]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise GeocoError(f"{path}: cannot write here: {error.strerror}") from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            if suffix == ".png":
+                images[0].save(file, format="PNG", optimize=True)
+            else:
+                duration = round(1000 / frames_per_second)
+                images[0].save(
+                    file,
+                    format="GIF",
+                    save_all=True,
+                    append_images=images[1:],
+                    duration=duration,
+                    loop=0,
+                )
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise

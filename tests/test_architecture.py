@@ -1,0 +1,75 @@
+"""Dependencies point one way, and the project speaks of itself only."""
+
+import ast
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "geoco"
+
+# What each part may import of ours; a name stands for the module and all below it.
+ALLOWED = {
+    "geoco": set(),
+    "geoco.errors": set(),
+    "geoco.config": {"geoco.errors"},
+    "geoco.solids": {"geoco.errors", "geoco.config", "geoco.solids"},
+    "geoco.draw": {"geoco.errors"},
+    "geoco.data": {"geoco.errors", "geoco.config", "geoco.draw", "geoco.solids", "geoco.data"},
+    "geoco.demo": {"geoco.config", "geoco.draw", "geoco.solids", "geoco.data"},
+    "geoco.cli": {"geoco"},
+}
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        found[name.removesuffix(".__init__")] = path
+    return found
+
+
+def imported(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return {name for name in names if name == "geoco" or name.startswith("geoco.")}
+
+
+def part_of(name: str) -> str:
+    return ".".join(name.split(".")[:2])
+
+
+@pytest.mark.parametrize("name", modules())
+def test_imports_point_one_way(name: str) -> None:
+    known = set(modules())
+    for used in imported(modules()[name]) & known - {"geoco"}:
+        allowed = ALLOWED[part_of(name)]
+        assert "geoco" in allowed or part_of(used) in allowed, f"{name} imports {used}"
+
+
+def test_every_part_is_listed() -> None:
+    assert {part_of(name) for name in modules()} == set(ALLOWED)
+
+
+def test_folders_are_one_level_deep_and_files_of_bearable_length() -> None:
+    for name, path in modules().items():
+        assert len(name.split(".")) <= 3, name
+        assert len(path.read_text().splitlines()) <= 400, name
+    assert not (PACKAGE / "utils.py").exists()
+
+
+def test_no_file_names_a_machine() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True
+    )
+    files = [ROOT / name for name in listed.stdout.split()] or list(PACKAGE.rglob("*.py"))
+    forbidden = ["/" + "work/", "/" + "root/", "index" + "-url", "find" + "-links"]
+    for path in files:
+        if path.suffix in (".py", ".md", ".toml", ".yaml", ".txt", "") and path.is_file():
+            text = path.read_text(encoding="utf-8", errors="ignore")
+            assert not [word for word in forbidden if word in text], path

@@ -1,5 +1,16 @@
 """Shape and type annotations of the package are checked while the tests run, and only then."""
 
+from pathlib import Path
+
 from jaxtyping import install_import_hook
 
-hook = install_import_hook("geoco", "annotations.check")
+ROOT = Path(__file__).parent.parent
+# Leaves only, since a package's name would stand for all below it. Triton reads the source of its
+# kernels, so nothing may wrap them.
+MODULES = [
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in sorted((ROOT / "geoco").rglob("*.py"))
+    if path.name not in ("__init__.py", "kernels.py")
+]
+
+hook = install_import_hook(MODULES, "annotations.check")

@@ -96,15 +96,15 @@ class SolidsDataset(Dataset[Clip]):
         return Scenes.cat(pieces)[torch.from_numpy(back)]
 
     def generate(
-        self, device: torch.device | str = "cpu", episodes: int = 256
+        self, device: torch.device | str = "cpu", episodes: int = 64
     ) -> Iterator[Pictures]:
         """The whole split, all frames of `episodes` episodes at a time: [episode * time, ...]."""
+        simulated = simulate(self.config, self.split, np.arange(self.episodes))
         times = np.arange(self.config.frames)
         for first in range(0, self.episodes, episodes):
-            ids = np.arange(first, min(first + episodes, self.episodes))
-            simulated = simulate(self.config, self.split, ids)
-            chosen = np.repeat(np.arange(len(ids)), len(times))
-            scenes = moments(simulated, chosen, np.tile(times, len(ids)), self.config.textured)
+            chosen = np.arange(first, min(first + episodes, self.episodes))
+            frame = np.tile(times, len(chosen))
+            scenes = moments(simulated, np.repeat(chosen, len(times)), frame, self.config.textured)
             yield render(scenes.to(device), self.canvas, amodal=self.amodal)
 
     def _simulated(self, block: int) -> Episodes:

@@ -182,49 +182,41 @@ def _collide(
     bodies: _Bodies, close: np.ndarray, shape: np.ndarray, radius: np.ndarray, step: float
 ) -> None:
     """Exchange impulses between bodies that would touch within this step, pair after pair."""
-    for pair in np.nonzero(close.any(0))[0]:
-        episode = np.nonzero(close[:, pair])[0]
-        i, j = _PAIRS[:, pair].tolist()
-        kinds = np.stack((shape[episode, i], shape[episode, j]), axis=-1) == CUBE
-        for cubes in ((False, False), (True, False), (False, True), (True, True)):
-            chosen = episode[(kinds == cubes).all(-1)]
-            if len(chosen):
-                _exchange(bodies, chosen, (i, j), cubes, shape, radius, step)
+    episode, pair = np.nonzero(close)
+    gap, normal, point = _contacts(bodies, episode, _PAIRS[:, pair], shape, radius)
+    # Nothing can happen to bodies that do not approach by more than their gap.
+    speed = np.sqrt(_dot(bodies.velocity, bodies.velocity)) + np.abs(bodies.spin) * 2.0
+    reach = (speed[episode, _PAIRS[0, pair]] + speed[episode, _PAIRS[1, pair]]) * step
+    near = gap <= reach
+    for number in np.unique(pair[near]).tolist():
+        now = near & (pair == number)
+        _exchange(
+            bodies, episode[now], number, (gap[now], normal[now], point[now]), shape, radius, step
+        )
 
 
 def _exchange(
     bodies: _Bodies,
     episode: np.ndarray,
-    pair: tuple[int, int],
-    cubes: tuple[bool, bool],
+    pair: int,
+    contact: tuple[np.ndarray, np.ndarray, np.ndarray],
     shape: np.ndarray,
     radius: np.ndarray,
     step: float,
 ) -> None:
-    """Frictionless impulses of unit masses for one pair in the episodes where both kinds agree."""
-    i, j = pair
-    at = [bodies.position[episode, k] for k in pair]
-    size = [radius[episode, k] for k in pair]
-    turn = [bodies.heading[episode, k] for k in pair]
-    if cubes == (True, True):
-        gap, normal, point = _square_square(at, turn, size)
-    elif cubes == (True, False):
-        gap, normal, point = _square_disc(at[0], turn[0], size[0], at[1], size[1])
-    elif cubes == (False, True):
-        gap, normal, point = _square_disc(at[1], turn[1], size[1], at[0], size[0])
-        normal = -normal
-    else:
-        spheres = (shape[episode, i] == SPHERE) & (shape[episode, j] == SPHERE)
-        gap, normal, point = _disc_disc(at, size, spheres)
-
-    arms = [_cross(point - at[k], normal) for k in range(2)]
+    """Frictionless impulses between unit masses for one pair of objects, in several episodes."""
+    i, j = _PAIRS[:, pair].tolist()
+    gap, normal, point = contact
+    arms = [_cross(point - bodies.position[episode, k], normal) for k in (i, j)]
     closing = _dot(bodies.velocity[episode, i] - bodies.velocity[episode, j], normal)
     closing = closing + bodies.spin[episode, i] * arms[0] - bodies.spin[episode, j] * arms[1]
     hit = (closing > 0) & (gap <= closing * step)
-    both_spheres = (shape[episode, i] == SPHERE) & (shape[episode, j] == SPHERE)
-    bounce = np.where(both_spheres, 1.0, RESTITUTION)
+    spheres = (shape[episode, i] == SPHERE) & (shape[episode, j] == SPHERE)
+    bounce = np.where(spheres, 1.0, RESTITUTION)
     # A square of half side h and unit mass has moment of inertia 2 h^2 / 3; discs never spin here.
-    ease = [np.where(cubes[k], 1.5 / (size[k] * size[k]), 0.0) for k in range(2)]
+    size = [radius[episode, k] for k in (i, j)]
+    square = [shape[episode, k] == CUBE for k in (i, j)]
+    ease = [np.where(square[k], 1.5 / (size[k] * size[k]), 0.0) for k in range(2)]
     resistance = 2.0 + arms[0] * arms[0] * ease[0] + arms[1] * arms[1] * ease[1]
     impulse = np.where(hit, (1.0 + bounce) * closing / resistance, 0.0)
 
@@ -241,6 +233,36 @@ def _exchange(
 
 
 # -- contacts: gap, unit normal from the first body to the second, point of contact ----------------
+
+
+def _contacts(
+    bodies: _Bodies, episode: np.ndarray, pair: np.ndarray, shape: np.ndarray, radius: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The contact of each pair [2, n] of bodies, whatever their shapes."""
+    at = [bodies.position[episode, k] for k in pair]
+    turn = [bodies.heading[episode, k] for k in pair]
+    size = [radius[episode, k] for k in pair]
+    kind = [shape[episode, k] for k in pair]
+    gap, normal, point = np.empty(len(episode)), np.empty_like(at[0]), np.empty_like(at[0])
+
+    def put(rows: np.ndarray, contact: tuple[np.ndarray, ...], sign: float = 1.0) -> None:
+        gap[rows], normal[rows], point[rows] = contact[0], sign * contact[1], contact[2]
+
+    square = [kind[k] == CUBE for k in range(2)]
+    rows = np.nonzero(~square[0] & ~square[1])[0]
+    spheres = (kind[0][rows] == SPHERE) & (kind[1][rows] == SPHERE)
+    put(rows, _disc_disc([at[0][rows], at[1][rows]], [size[0][rows], size[1][rows]], spheres))
+    for k in range(2):
+        rows = np.nonzero(square[k] & ~square[1 - k])[0]
+        contact = _square_disc(
+            at[k][rows], turn[k][rows], size[k][rows], at[1 - k][rows], size[1 - k][rows]
+        )
+        put(rows, contact, 1.0 - 2.0 * k)
+    rows = np.nonzero(square[0] & square[1])[0]
+    if len(rows):
+        parts = ([values[k][rows] for k in range(2)] for values in (at, turn, size))
+        put(rows, _square_square(*parts))
+    return gap, normal, point
 
 
 def _disc_disc(

@@ -66,7 +66,7 @@ def render(
     """Draw scenes as they are, or their layers as `placement` arranges them, in bounded memory."""
     if placement is None:
         placement = Placement.factual(scenes)
-    at_once = (256 if scenes.present.is_cuda else 8) * 192 * 192
+    at_once = (1024 if scenes.present.is_cuda else 8) * 192 * 192
     step = max(1, at_once // (canvas.rows * canvas.columns))
     parts = [
         _draw(scenes, canvas, placement[start : start + step], amodal)

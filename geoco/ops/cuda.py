@@ -1,0 +1,143 @@
+"""The scale-steered convolution on CUDA: lays out memory and launches the Triton kernels."""
+
+import torch
+import triton
+from jaxtyping import Float
+from torch import Tensor
+
+from geoco.ops import kernels
+
+_SPLITS = 16  # programs over which the sum of weight gradients over samples is spread
+
+
+def forward(
+    x: Float[Tensor, "batch in height width"],
+    weight: Float[Tensor, "out in kernel kernel"],
+    bias: Float[Tensor, " out"] | None,
+    dilation: Float[Tensor, " batch"],
+) -> Float[Tensor, "batch out height width"]:
+    matrices = weight.permute(2, 3, 1, 0).to(x.dtype).contiguous()
+    return _convolve(x, matrices, bias, dilation.float(), sums=False)[0]
+
+
+def backward(
+    grad: Float[Tensor, "batch out height width"],
+    x: Float[Tensor, "batch in height width"],
+    weight: Float[Tensor, "out in kernel kernel"],
+    dilation: Float[Tensor, " batch"],
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of x, weight, bias and dilation."""
+    step = dilation.float()
+    grad = grad.to(x.dtype)
+    flipped = weight.flip(2, 3).permute(2, 3, 0, 1).to(x.dtype).contiguous()
+    grad_x, sums = _convolve(grad, flipped, None, step, sums=True)
+    grad_weight, grad_step = _correlate(grad, x, weight, step)
+    grad_bias = sums.sum((0, 1))
+    return (
+        grad_x,
+        grad_weight.to(weight.dtype),
+        grad_bias.to(weight.dtype),
+        grad_step.to(dilation.dtype),
+    )
+
+
+def _precision(dtype: torch.dtype) -> str:
+    return "tf32" if dtype != torch.float32 or torch.backends.cudnn.allow_tf32 else "ieee"
+
+
+def _block(count: int) -> int:
+    """The channels of a block: all of them up to 64, and at least the 16 of a tensor core."""
+    return max(16, min(64, triton.next_power_of_2(count)))
+
+
+def _convolve(
+    x: Tensor, matrices: Tensor, bias: Tensor | None, step: Tensor, sums: bool
+) -> tuple[Tensor, Tensor]:
+    """x with matrices [kernel, kernel, in, out]; with `sums`, also x summed by tile of pixels."""
+    batch, channels, height, width = x.shape
+    size, outputs = matrices.shape[0], matrices.shape[-1]
+    x = x.contiguous(memory_format=torch.channels_last)
+    y = torch.empty(
+        (batch, outputs, height, width),
+        dtype=x.dtype,
+        device=x.device,
+        memory_format=torch.channels_last,
+    )
+    half = x.element_size() == 2
+    pixels = 128 if half else 64
+    tiles = triton.cdiv(height * width, pixels)
+    partial = torch.empty((batch, tiles, channels), dtype=torch.float32, device=x.device)
+    if y.numel() == 0:
+        return y, partial.zero_()
+    folded = torch.empty((batch, size * size, channels, outputs), dtype=x.dtype, device=x.device)
+    area = channels * outputs
+    kernels.fold[(batch, size * size, triton.cdiv(area, 1024))](
+        matrices, step, folded, area, K=size, BLOCK=1024
+    )
+    common = {
+        "K": size,
+        "PIXELS": pixels,
+        "IN": _block(channels),
+        "OUT": _block(outputs),
+        "EVEN": channels % _block(channels) == 0 and outputs % _block(outputs) == 0,
+        "BIAS": bias is not None,
+        "SUMS": sums,
+        "PRECISION": _precision(x.dtype),
+    }
+    # Half blocks of channels keep the larger kernels' blends in registers.
+    blend = _block(channels) if size <= 3 and half else min(32, _block(channels))
+    grid = (tiles, batch, triton.cdiv(outputs, _block(outputs)))
+    shape = (height, width, channels, outputs)
+    some_bias = step if bias is None else bias
+    kernels.convolve_folded[grid](
+        x, folded, some_bias, step, y, partial, *shape, **common, num_warps=4, num_stages=3
+    )
+    kernels.convolve_blended[grid](
+        x,
+        matrices,
+        some_bias,
+        step,
+        y,
+        partial,
+        *shape,
+        **{**common, "IN": blend},
+        BLOCKS=triton.cdiv(channels, blend),
+        num_warps=8 if half else 4,
+        num_stages=1,
+        maxnreg=128 if half else None,
+    )
+    return y, partial
+
+
+def _correlate(grad: Tensor, x: Tensor, weight: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of weight and dilation."""
+    batch, channels, height, width = x.shape
+    outputs, _, size, _ = weight.shape
+    x = x.contiguous(memory_format=torch.channels_last)
+    grad = grad.contiguous(memory_format=torch.channels_last)
+    area = channels * outputs
+    slots = 2 * size - 1
+    raw = torch.empty((batch, slots * slots, area), dtype=x.dtype, device=x.device)
+    if grad.numel() == 0:
+        return torch.zeros_like(weight, dtype=torch.float32), torch.zeros_like(step)
+    common = {
+        "K": size,
+        "PIXELS": 64 if x.element_size() == 2 else 32,
+        "IN": _block(channels),
+        "OUT": _block(outputs),
+        "EVEN": channels % _block(channels) == 0 and outputs % _block(outputs) == 0,
+        "PRECISION": _precision(x.dtype),
+    }
+    blocks = triton.cdiv(outputs, _block(outputs)) * triton.cdiv(channels, _block(channels))
+    kernels.correlate[(triton.cdiv(slots * slots, 3), batch, blocks)](
+        grad, x, step, raw, height, width, channels, outputs, **common, num_warps=4, num_stages=3
+    )
+    splits, block = min(_SPLITS, batch), 1024
+    parts = triton.cdiv(area, block)
+    grad_weight = torch.empty((splits, size, size, outputs, channels), device=x.device)
+    share = torch.empty((batch, size * size * parts), device=x.device)
+    matrices = weight.permute(2, 3, 0, 1).contiguous()
+    kernels.collect[(parts, size * size, splits)](
+        raw, matrices, step, grad_weight, share, batch, area, K=size, BLOCK=block, num_warps=4
+    )
+    return grad_weight.sum(0).permute(2, 3, 0, 1), share.sum(1)

@@ -31,8 +31,10 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Read configurations.", no_args_is_help=True)
 data_app = typer.Typer(help="Make, import and look at data.", no_args_is_help=True)
+model_app = typer.Typer(help="Look at models.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 app.add_typer(data_app, name="data")
+app.add_typer(model_app, name="model")
 
 console = Console()
 
@@ -155,6 +157,22 @@ def data_preview(
     dataset = open_dataset(configuration.load(path, overrides or ()).data, _split(split))
     preview(dataset, out, count, zoom)
     console.print(f"wrote {out}", soft_wrap=True)
+
+
+@model_app.command("summary")
+def model_summary(path: ConfigPath, overrides: Overrides = None) -> None:
+    """Print a model's parts with their parameters.
+
+    Example: `geoco model summary configs/geoco.yaml`
+    """
+    from geoco.model import GeoCo, parameter_table
+
+    rows = parameter_table(GeoCo(configuration.load(path, overrides or ()).model))
+    frozen = any(row[2] for row in rows)
+    table = Table("part", "parameters", *(["frozen"] if frozen else []))
+    for name, *counts in rows:
+        table.add_row(name, *(f"{count:,}" for count in counts[: 1 + frozen]))
+    console.print(table)
 
 
 def _split(name: str) -> Split:

@@ -5,17 +5,15 @@ line takes the same differences as dotted overrides (`data.size=96`). An unknown
 or a value out of range fails with its full path, what was expected and the closest valid name.
 """
 
-import difflib
-import json
-import re
-from collections.abc import Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from geoco.errors import GeocoError
+from geoco import config_files
 
 
 class Section(BaseModel):
@@ -128,199 +126,82 @@ class Store(Section):
     window: Window = Window()
 
 
+class ConvEncoder(Section):
+    """Four 5 x 5 convolutions; a quarter of the image's side in tokens."""
+
+    kind: Literal["conv"] = "conv"
+    width: int = Field(64, ge=1)
+
+
+class DinoEncoder(Section):
+    """Frozen DINOv2 features; `weights` is a folder or a name that transformers can load."""
+
+    kind: Literal["dino"] = "dino"
+    weights: str = "facebook/dinov2-small"
+    dim: int = Field(128, ge=1)
+
+
+class Slots(Section):
+    """Slots and how they are bound; the paper's Obj3D values."""
+
+    count: int = Field(6, ge=2, le=64)
+    dim: int = Field(64, ge=8)
+    update_dim: int = Field(128, ge=8)
+    grid_dim: int = Field(128, ge=8)
+    first_iterations: int = Field(3, ge=1)
+    later_iterations: int = Field(2, ge=1)
+    readout: bool = True
+    gate_bound: float = Field(0.5, gt=0, le=1)
+
+
+class Decoder(Section):
+    """How slots are drawn; the paper's Obj3D values. Layers are [size, kernel]."""
+
+    kind: Literal["steered", "conventional", "canonical"] = "steered"
+    broadcast: int = Field(16, ge=2)
+    layers: tuple[tuple[int, int], ...] = Field(
+        ((32, 5), (64, 3), (64, 3), (64, 3), (64, 3)), min_length=1
+    )
+    micro: bool = True
+    micro_bound: float = Field(0.5, gt=0)
+    reference_scale: float = Field(0.2, gt=0)
+    most_gain: float = Field(2.0, gt=1)
+
+    @model_validator(mode="after")
+    def _growing(self) -> "Decoder":
+        sizes = (self.broadcast, *(size for size, _ in self.layers))
+        if any(after < before for before, after in itertools.pairwise(sizes)):
+            raise ValueError(f"layers must not shrink from broadcast {self.broadcast}, got {sizes}")
+        if any(kernel % 2 == 0 or kernel < 1 for _, kernel in self.layers):
+            raise ValueError("layers must have kernels of odd size")
+        return self
+
+
+class Model(Section):
+    encoder: Annotated[ConvEncoder | DinoEncoder, Field(discriminator="kind")] = ConvEncoder()
+    slots: Slots = Slots()
+    decoder: Decoder = Decoder()
+
+
 class Config(Section):
     data: Annotated[Solids | Store, Field(discriminator="kind")] = Solids()
+    model: Model = Model()
 
     def to_yaml(self) -> str:
         """The resolved configuration: what `geoco config show` prints and checkpoints store."""
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, width=100)
 
 
-# What a section is where nobody says: a file may state `data: {height: 96}` alone.
-_DEFAULT_KINDS = {"data": {"kind": "solids"}}
+# What a section is where nobody says: a file may state `data: {frames: 50}` alone.
+_DEFAULT_KINDS = {"data": {"kind": "solids"}, "model": {"encoder": {"kind": "conv"}}}
 
 
 def load(path: Path | str | None = None, overrides: Iterable[str] = ()) -> Config:
     """Read a YAML file with its bases (or, without a path, the defaults) and apply overrides."""
-    where = "defaults" if path is None else str(path)
-    raw = _merge(_DEFAULT_KINDS, {} if path is None else _read(Path(path), ()))
-    for override in overrides:
-        raw = _merge(raw, _parse_override(override))
-    return _validate(raw, where)
+    file = None if path is None else Path(path)
+    return config_files.read(Config, file, overrides, _DEFAULT_KINDS)
 
 
 def loads(text: str, where: str = "configuration") -> Config:
     """Read a resolved configuration back from its YAML text."""
-    return _validate(_parse_yaml(text, where), where)
-
-
-# -- reading and merging ---------------------------------------------------------------------------
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML's JSON-like core: 4e-4 is a number, dates stay strings, repeated keys are refused."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key_node, _ in node.value:
-            key = str(self.construct_object(key_node, deep=True))
-            if key in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"the key '{key}' is given twice", problem_mark=key_node.start_mark
-                )
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, regexp) for tag, regexp in resolvers if not tag.endswith(":timestamp")]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"),
-    list("-+0123456789"),
-)
-
-
-def _parse_yaml(text: str, where: str) -> dict[str, Any]:
-    try:
-        raw = yaml.load(text, Loader=_Loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        line = f" line {mark.line + 1}, column {mark.column + 1}:" if mark else ""
-        raise GeocoError(f"{where}:{line} not valid YAML: {error.problem}") from None
-    except yaml.YAMLError as error:
-        raise GeocoError(f"{where}: not valid YAML: {error}") from None
-    if raw is None:
-        return {}
-    if not isinstance(raw, dict):
-        raise GeocoError(f"{where}: expected a mapping of sections, got {_shown(raw)}")
-    return raw
-
-
-def _read(path: Path, readers: tuple[Path, ...]) -> dict[str, Any]:
-    if path.resolve() in readers:
-        chain = " -> ".join(str(reader) for reader in (*readers, path))
-        raise GeocoError(f"{path}: its base leads back to itself ({chain})")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise GeocoError(f"{path}: cannot read this configuration file: {reason}") from None
-    raw = _parse_yaml(text, str(path))
-    base = raw.pop("base", None)
-    if base is None:
-        return raw
-    if not isinstance(base, str):
-        raise GeocoError(f"{path}: base: expected the path of a YAML file, got {_shown(base)}")
-    return _merge(_read(path.parent / base, (*readers, path.resolve())), raw)
-
-
-def _merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested union in which `changes` win. A section of another kind replaces the old one."""
-    if "kind" in changes and changes["kind"] != base.get("kind", changes["kind"]):
-        return dict(changes)
-    merged = dict(base)
-    for key, value in changes.items():
-        old = merged.get(key)
-        both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        merged[key] = _merge(old, value) if both else value  # type: ignore[arg-type]
-    return merged
-
-
-def _parse_override(text: str) -> dict[str, Any]:
-    path, equals, value = text.partition("=")
-    names = path.strip().split(".")
-    if not equals or not all(names):
-        raise GeocoError(f"override '{text}': expected section.key=value, as in data.height=96")
-    parsed = _parse_yaml(f"value: {value}", f"override '{text}'")["value"]
-    for name in reversed(names):
-        parsed = {name: parsed}
-    return parsed
-
-
-# -- validation, and errors that help --------------------------------------------------------------
-
-
-def _validate(raw: dict[str, Any], where: str) -> Config:
-    try:
-        # Through JSON, so that strictness still admits lists for tuples and strings for paths.
-        return Config.model_validate_json(json.dumps(raw), strict=True)
-    except ValidationError as error:
-        problems = "; ".join(_explain(problem, raw) for problem in error.errors())
-        raise GeocoError(f"{where}: {problems}") from None
-
-
-def _explain(problem: Any, raw: dict[str, Any]) -> str:
-    path = _path(problem["loc"], raw, problem["type"] == "missing")
-    dotted = ".".join(path) or "configuration"
-    match problem["type"]:
-        case "extra_forbidden":
-            return f"{dotted}: unknown key; {_suggest(path, raw)}"
-        case "missing":
-            return f"{dotted}: required, but not given"
-        case "union_tag_invalid":
-            expected = problem["ctx"]["expected_tags"]
-            return f"{dotted}.kind: expected one of {expected}, got '{problem['ctx']['tag']}'"
-        case "union_tag_not_found":
-            return f"{dotted}.kind: required, but not given"
-        case "value_error":
-            return f"{dotted}: {problem['ctx']['error']}"
-        case _:
-            message = problem["msg"][0].lower() + problem["msg"][1:]
-            return f"{dotted}: {message}, got {_shown(problem['input'])}"
-
-
-def _path(location: tuple[int | str, ...], raw: Any, missing: bool) -> list[str]:
-    """The user's path to a problem: pydantic's location without the names of union members."""
-    path: list[str] = []
-    for depth, part in enumerate(location):
-        if isinstance(raw, Mapping):
-            if part in raw:
-                raw = raw[part]
-            elif not (missing and depth == len(location) - 1):
-                continue
-        elif isinstance(raw, list) and isinstance(part, int) and part < len(raw):
-            raw = raw[part]
-        path.append(str(part))
-    return path
-
-
-def _suggest(path: list[str], raw: dict[str, Any]) -> str:
-    """The valid name closest to an unknown one: beside it if possible, else anywhere."""
-    names = list(_names(Config, raw))
-    parent = ".".join(path[:-1])
-    beside = {name.rpartition(".")[2]: name for name in names if name.rpartition(".")[0] == parent}
-    close = difflib.get_close_matches(path[-1], beside, n=1)
-    if close:
-        return f"did you mean {beside[close[0]]}?"
-    elsewhere = {name.rpartition(".")[2]: name for name in names}
-    close = difflib.get_close_matches(path[-1], elsewhere, n=1, cutoff=0.8)
-    if close:
-        return f"did you mean {elsewhere[close[0]]}?"
-    return f"{parent or 'the configuration'} has {', '.join(beside)}"
-
-
-def _names(section: type[BaseModel], raw: Any, prefix: str = "") -> Iterator[str]:
-    """Every dotted name that is valid where unions are resolved by the `kind` given in `raw`."""
-    for name, field in section.model_fields.items():
-        yield prefix + name
-        inner = raw.get(name) if isinstance(raw, Mapping) else None
-        kind = inner.get("kind") if isinstance(inner, Mapping) else None
-        for member in _sections(field.annotation):
-            own = member.model_fields.get("kind")
-            if kind is None or own is None or own.default == kind:
-                yield from _names(member, inner, f"{prefix}{name}.")
-
-
-def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for argument in get_args(annotation):
-        yield from _sections(argument)
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return config_files.parse(Config, text, where)

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent
 MODULES = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
     for path in sorted((ROOT / "geoco").rglob("*.py"))
-    if path.name not in ("__init__.py", "kernels.py")
+    if path.name != "__init__.py" and not path.name.startswith("kernels")
 ]
 
 hook = install_import_hook(MODULES, "annotations.check")

@@ -5,7 +5,7 @@ import triton
 from jaxtyping import Float
 from torch import Tensor
 
-from geoco.ops import kernels
+from geoco.ops import kernels, kernels_gradient
 
 _SPLITS = 16  # programs over which the sum of weight gradients over samples is spread
 
@@ -129,7 +129,7 @@ def _correlate(grad: Tensor, x: Tensor, weight: Tensor, step: Tensor) -> tuple[T
         "PRECISION": _precision(x.dtype),
     }
     blocks = triton.cdiv(outputs, _block(outputs)) * triton.cdiv(channels, _block(channels))
-    kernels.correlate[(triton.cdiv(slots * slots, 3), batch, blocks)](
+    kernels_gradient.correlate[(triton.cdiv(slots * slots, 3), batch, blocks)](
         grad, x, step, raw, height, width, channels, outputs, **common, num_warps=4, num_stages=3
     )
     splits, block = min(_SPLITS, batch), 1024
@@ -137,7 +137,7 @@ def _correlate(grad: Tensor, x: Tensor, weight: Tensor, step: Tensor) -> tuple[T
     grad_weight = torch.empty((splits, size, size, outputs, channels), device=x.device)
     share = torch.empty((batch, size * size * parts), device=x.device)
     matrices = weight.permute(2, 3, 0, 1).contiguous()
-    kernels.collect[(parts, size * size, splits)](
+    kernels_gradient.collect[(parts, size * size, splits)](
         raw, matrices, step, grad_weight, share, batch, area, K=size, BLOCK=block, num_warps=4
     )
     return grad_weight.sum(0).permute(2, 3, 0, 1), share.sum(1)

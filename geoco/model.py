@@ -1,0 +1,117 @@
+"""GeoCo-SAVi, top to bottom as the method section reads: encode, bind slots, draw, compose."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from geoco import config, supports
+from geoco.decoders import Decoder, Fields
+from geoco.encoders import ConvEncoder, DinoEncoder
+from geoco.errors import GeocoError
+from geoco.slots import Binding, SlotAttention, Slots
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Slots of a clip and what they draw; leading dimensions are batch and time."""
+
+    binding: Binding
+    fields: Fields
+
+    @property
+    def alpha(self) -> Float[Tensor, "batch time slot height width"]:
+        return supports.ownership(self.fields.logits)
+
+    @property
+    def image(self) -> Float[Tensor, "batch time 3 height width"]:
+        assert self.fields.rgb is not None
+        return supports.composite(self.fields.rgb, self.alpha)
+
+
+class GeoCo(nn.Module):
+    """Slots with explicit appearance, position and scale."""
+
+    def __init__(self, settings: config.Model) -> None:
+        super().__init__()
+        self.settings = settings
+        slots, decoder = settings.slots, settings.decoder
+        self.encoder = _encoder(settings.encoder)
+        self.attention = SlotAttention(
+            count=slots.count,
+            dim=slots.dim,
+            token_dim=self.encoder.dim,
+            update_dim=slots.update_dim,
+            grid_dim=slots.grid_dim,
+            readout=slots.readout,
+            gate_bound=slots.gate_bound,
+        )
+        self.decoder = Decoder(
+            kind=decoder.kind,
+            dim=slots.dim,
+            broadcast=decoder.broadcast,
+            layers=decoder.layers,
+            micro=decoder.micro,
+            micro_bound=decoder.micro_bound,
+            reference_scale=decoder.reference_scale,
+            most_gain=decoder.most_gain,
+        )
+
+    @property
+    def size(self) -> int:
+        """The side of the images that the model reads and draws."""
+        return self.decoder.sizes[-1]
+
+    def forward(
+        self, video: Float[Tensor, "batch time 3 height width"], generator: torch.Generator
+    ) -> Scene:
+        """Bind slots to every frame and draw them; positions start where the generator says."""
+        binding = self.bind(video, self.attention.draw_positions(len(video), generator))
+        return Scene(binding, self.decoder(binding.slots))
+
+    def bind(
+        self,
+        video: Float[Tensor, "batch time 3 height width"],
+        positions: Float[Tensor, "batch slot 2"],
+    ) -> Binding:
+        """Slots of every frame; a later frame starts where the one before it ended."""
+        if video.shape[-2:] != (self.size, self.size):
+            raise GeocoError(
+                f"the model works on {self.size} x {self.size} pixels, got "
+                f"{video.shape[-2]} x {video.shape[-1]}"
+            )
+        batch, time = video.shape[:2]
+        tokens = self.encoder(video.flatten(0, 1)).unflatten(0, (batch, time))
+        start = self.attention.first(positions)
+        iterations = self.settings.slots.first_iterations
+        bindings = []
+        for frame in tokens.unbind(1):
+            bindings.append(self.attention(frame, start, iterations))
+            start = bindings[-1].slots
+            iterations = self.settings.slots.later_iterations
+        return Binding(
+            Slots(
+                torch.stack([binding.slots.appearance for binding in bindings], 1),
+                torch.stack([binding.slots.position for binding in bindings], 1),
+                torch.stack([binding.slots.scale for binding in bindings], 1),
+            ),
+            torch.stack([binding.attention for binding in bindings], 1),
+            torch.stack([binding.gate for binding in bindings], 1),
+        )
+
+
+def parameter_table(model: GeoCo) -> list[tuple[str, int, int]]:
+    """Parts of a model with their trainable and frozen parameters, the total last."""
+    rows = []
+    for name, part in (*model.named_children(), ("total", model)):
+        trainable = sum(p.numel() for p in part.parameters() if p.requires_grad)
+        frozen = sum(p.numel() for p in part.parameters() if not p.requires_grad)
+        rows.append((name, trainable, frozen))
+    return rows
+
+
+def _encoder(settings: config.ConvEncoder | config.DinoEncoder) -> ConvEncoder | DinoEncoder:
+    if isinstance(settings, config.ConvEncoder):
+        return ConvEncoder(settings.width)
+    return DinoEncoder(settings.weights, settings.dim)

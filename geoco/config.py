@@ -11,15 +11,11 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from geoco import config_files
-
-
-class Section(BaseModel):
-    """A part of the configuration: unknown keys are refused, values cannot be changed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+from geoco.config_files import Section
+from geoco.config_training import Train
 
 
 class Window(Section):
@@ -177,15 +173,40 @@ class Decoder(Section):
         return self
 
 
+class Selector(Section):
+    """Selective alpha ownership, the same in training and inference; the paper's Obj3D values."""
+
+    enabled: bool = True
+    threshold: float = Field(0.73, ge=0, le=1)  # a pixel is given up above this probability
+    cap: float = Field(2.0, gt=0)  # the largest transfer
+    label_limit: float = Field(2.0, gt=0)  # pixels that need a larger one are left alone
+    margin: float = Field(0.001, ge=0)  # by which background wins a transferred pixel
+    least_area: int = Field(20, ge=0)  # an owner with fewer pixels is left alone
+    least_peak: float = Field(0.3, ge=0, le=1)
+
+
+class Temporal(Section):
+    """The temporal initializer of later frames; without it they start where the last one ended."""
+
+    enabled: bool = False
+    width: int = Field(128, ge=8)
+    heads: int = Field(4, ge=1)
+    hidden: int = Field(512, ge=8)
+    history: int = Field(4, ge=1)
+
+
 class Model(Section):
     encoder: Annotated[ConvEncoder | DinoEncoder, Field(discriminator="kind")] = ConvEncoder()
     slots: Slots = Slots()
     decoder: Decoder = Decoder()
+    selector: Selector = Selector()
+    temporal: Temporal = Temporal()
 
 
 class Config(Section):
     data: Annotated[Solids | Store, Field(discriminator="kind")] = Solids()
     model: Model = Model()
+    train: Train = Train()
 
     def to_yaml(self) -> str:
         """The resolved configuration: what `geoco config show` prints and checkpoints store."""

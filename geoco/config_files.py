@@ -11,11 +11,17 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from geoco.errors import GeocoError
 
 Schema = TypeVar("Schema", bound=BaseModel)
+
+
+class Section(BaseModel):
+    """A part of the configuration: unknown keys are refused, values cannot be changed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 def read(

@@ -20,7 +20,8 @@ import torch
 from jaxtyping import UInt8
 from torch.utils.data import Dataset
 
-from geoco.config import Section, Split, Store
+from geoco.config import Split, Store
+from geoco.config_files import Section
 from geoco.data.clip import Clip, ClipBatch
 from geoco.errors import GeocoError
 

@@ -73,6 +73,61 @@ def demo(
     job.run(out, console)
 
 
+@app.command()
+def train(
+    path: Annotated[
+        Path | None, typer.Argument(help="A YAML file, for example configs/geoco.yaml.")
+    ] = None,
+    overrides: Overrides = None,
+    out: Annotated[Path | None, typer.Option(help="A new folder for the run.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="A run's folder, to go on with it.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="Stop after so long, ready to be resumed.")
+    ] = None,
+    accelerator: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    devices: Annotated[int, typer.Option(min=1, help="Processes on this machine.")] = 1,
+    nodes: Annotated[int, typer.Option(min=1, help="Machines.")] = 1,
+) -> None:
+    """Train a model, in one go or in pieces: a run can be interrupted and resumed at any step.
+
+    Example: `geoco train configs/geoco.yaml train.budget=0.1 --out runs/quick`
+    """
+    from geoco import train as training
+
+    if (path is None) == (resume is None):
+        raise GeocoError("give either a configuration to start a run or --resume RUN, not both")
+    if resume is not None and (overrides or out):
+        raise GeocoError(
+            "--resume goes on with a run as it was started, without overrides or --out"
+        )
+    config = None if path is None else configuration.load(path, overrides or ())
+    folder = resume or out or Path("runs") / (path.stem if path else "run")
+    training.start(config, folder, training.Machine(accelerator, devices, nodes), minutes, console)
+
+
+@app.command()
+def curriculum(
+    path: ConfigPath,
+    overrides: Overrides = None,
+    out: Annotated[Path, typer.Option(help="A .png file.")] = Path("curriculum.png"),
+) -> None:
+    """Draw every weight, learning rate and the reference scale over the steps of a training.
+
+    Example: `geoco curriculum configs/geoco.yaml --out curriculum.png`
+    """
+    from geoco.curriculum import Curriculum, picture
+    from geoco.geometry import uniform_scale
+
+    config = configuration.load(path, overrides or ())
+    # Tokens lie four pixels apart; DINOv2 gives 24 x 24 of them for any image.
+    tokens = 24 if config.model.encoder.kind == "dino" else config.model.decoder.layers[-1][0] // 4
+    plans = Curriculum(config, uniform_scale(tokens))
+    picture(plans, out)
+    for step, what in plans.milestones():
+        console.print(f"{step:>8,}  {what}", highlight=False)
+    console.print(f"wrote {out}", soft_wrap=True)
+
+
 @config_app.command("show")
 def config_show(path: ConfigPath, overrides: Overrides = None) -> None:
     """Print the resolved configuration: defaults, bases, file and overrides together.

@@ -6,7 +6,7 @@ and in one size, and warped into place. `extent` decodes on a larger canvas of t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -36,6 +36,10 @@ class Fields:
     rgb: Float[Tensor, "*slots 3 height width"] | None = None
     plain_rgb: Float[Tensor, "*slots 3 height width"] | None = None
     features: Float[Tensor, "*slots dim height width"] | None = None
+
+    def with_logits(self, logits: Float[Tensor, "*slots height width"]) -> "Fields":
+        """The same pictures under other alpha logits."""
+        return replace(self, logits=logits)
 
     def with_slot(self, index: int, one: "Fields") -> "Fields":
         """The same scene with one slot drawn anew; `one` has a single slot in its place."""
@@ -118,6 +122,11 @@ class Decoder(nn.Module):
         for module in self.modules():
             if isinstance(module, ScaleSteeredConv2d):
                 module.reference_scale.fill_(value)
+
+    def compile_parts(self) -> None:
+        """Compile alpha path and colours apart: training walks the alpha path back by itself."""
+        for name in ("_trunk", "_fused", "_colors"):
+            setattr(self, name, torch.compile(getattr(self, name), dynamic=False))
 
     def forward(self, slots: Slots, extent: int = 1, alpha_only: bool = False) -> Fields:
         """Draw slots with any leading dimensions; each slot by itself."""

@@ -30,8 +30,9 @@ def grid(
 
     def axis(size: int) -> Tensor:
         # Rounded once: the same sample has the same coordinate on canvases of every extent.
-        place = torch.linspace(-extent, extent, samples(size, extent), dtype=torch.float64)
-        return place.to(device, dtype)
+        count = samples(size, extent)
+        place = torch.linspace(-extent, extent, count, dtype=torch.float64, device=device)
+        return place.to(dtype)
 
     rows, columns = torch.meshgrid(axis(height), axis(width), indexing="ij")
     return torch.stack((columns, rows), -1)

@@ -3,14 +3,17 @@
 from dataclasses import dataclass
 
 import torch
+import torch._functorch.config
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from geoco import config, supports
+from geoco import config, geometry, supports
 from geoco.decoders import Decoder, Fields
 from geoco.encoders import ConvEncoder, DinoEncoder
 from geoco.errors import GeocoError
+from geoco.selector import Selector
 from geoco.slots import Binding, SlotAttention, Slots
+from geoco.temporal import TemporalInitializer
 
 
 @dataclass(frozen=True)
@@ -57,25 +60,57 @@ class GeoCo(nn.Module):
             reference_scale=decoder.reference_scale,
             most_gain=decoder.most_gain,
         )
+        selector, temporal = settings.selector, settings.temporal
+        self.selector = Selector(selector, slots.dim) if selector.enabled else None
+        self.temporal = (
+            TemporalInitializer(slots.dim, temporal.width, temporal.heads, temporal.hidden)
+            if temporal.enabled
+            else None
+        )
+
+    def compile_parts(self) -> None:
+        """Compile what has many small operations, in parts that can be walked back alone."""
+        # Otherwise a compiled part frees what it saved on the first of the two ways back.
+        torch._functorch.config.donated_buffer = False
+        self.attention.compile(dynamic=False)
+        self.decoder.compile_parts()
 
     @property
     def size(self) -> int:
         """The side of the images that the model reads and draws."""
         return self.decoder.sizes[-1]
 
+    @property
+    def cold_scale(self) -> float:
+        """The scale of a slot that attends everywhere alike: where the reference scale starts."""
+        return geometry.uniform_scale(self.encoder.side(self.size))
+
     def forward(
         self, video: Float[Tensor, "batch time 3 height width"], generator: torch.Generator
     ) -> Scene:
         """Bind slots to every frame and draw them; positions start where the generator says."""
-        binding = self.bind(video, self.attention.draw_positions(len(video), generator))
-        return Scene(binding, self.decoder(binding.slots))
+        return self.draw(self.bind(video, self.attention.draw_positions(len(video), generator)))
+
+    def draw(self, binding: Binding) -> Scene:
+        """Draw bound slots; the selector gives pixels that they should not own to the background.
+
+        Under an edit the selector runs again on the edited slots, the attention unmoved.
+        """
+        fields = self.decoder(binding.slots)
+        if self.selector is not None:
+            fields = fields.with_logits(self.selector.refine(fields, binding.attention))
+        return Scene(binding, fields)
 
     def bind(
         self,
         video: Float[Tensor, "batch time 3 height width"],
         positions: Float[Tensor, "batch slot 2"],
+        temporal: bool = True,
     ) -> Binding:
-        """Slots of every frame; a later frame starts where the one before it ended."""
+        """Slots of every frame. A later frame starts where the temporal initializer says.
+
+        Without one, or with `temporal` off, it starts where the frame before it ended.
+        """
         if video.shape[-2:] != (self.size, self.size):
             raise GeocoError(
                 f"the model works on {self.size} x {self.size} pixels, got "
@@ -85,10 +120,13 @@ class GeoCo(nn.Module):
         tokens = self.encoder(video.flatten(0, 1)).unflatten(0, (batch, time))
         start = self.attention.first(positions)
         iterations = self.settings.slots.first_iterations
-        bindings = []
+        bindings: list[Binding] = []
         for frame in tokens.unbind(1):
             bindings.append(self.attention(frame, start, iterations))
             start = bindings[-1].slots
+            if self.temporal is not None and temporal and len(bindings) < time:
+                history = [binding.slots for binding in bindings]
+                start = self.temporal(history[-self.settings.temporal.history :])
             iterations = self.settings.slots.later_iterations
         return Binding(
             Slots(

@@ -54,12 +54,19 @@ def foreground_margin(
     logits: Float[Tensor, "*batch slot height width"],
     background: Bool[Tensor, "*batch slot"],
 ) -> Float[Tensor, "*batch slot height width"]:
-    """Each slot's logit less the background set's, aggregated by logsumexp."""
+    """Each slot's logit less the background set's."""
+    return logits - background_logit(logits, background)
+
+
+def background_logit(
+    logits: Float[Tensor, "*batch slot height width"],
+    background: Bool[Tensor, "*batch slot"],
+) -> Float[Tensor, "*batch 1 height width"]:
+    """The background set as one slot, aggregated by logsumexp."""
     logits = logits if logits.dtype == torch.float64 else logits.float()
     # Not minus infinity: an empty set must give a gradient of zero, not an undefined one.
     outside = ~background[..., None, None]
-    aggregated = logits.masked_fill(outside, -1e9).logsumexp(-3, keepdim=True)
-    return logits - aggregated
+    return logits.masked_fill(outside, -1e9).logsumexp(-3, keepdim=True)
 
 
 def foreground_slots(
@@ -92,7 +99,7 @@ def selector_background(
     """The slot that owns the image border, with a share for its mass: Eq. (bg-selection)."""
     alpha = alpha.detach()
     width = SELECTOR_BORDER
-    border = torch.ones(alpha.shape[-2:], dtype=torch.bool, device=alpha.device)
-    border[width:-width, width:-width] = False
-    edge = alpha[..., border].mean(-1)
+    border = torch.ones(alpha.shape[-2:], dtype=alpha.dtype, device=alpha.device)
+    border[width:-width, width:-width] = 0
+    edge = (alpha * border).sum((-2, -1)) / border.sum()
     return (edge + SELECTOR_MASS * alpha.mean((-2, -1))).argmax(-1)

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int64
+from jaxtyping import Int64, UInt8
+from torch import Tensor
 from torch.utils.data import Dataset
 
 from geoco.config import Solids, Split
@@ -46,6 +47,39 @@ class SolidsDataset(Dataset[Clip]):
     def sources(self) -> list[str]:
         """The source of every window."""
         return [f"{self.split}/{i // len(self.starts)}" for i in range(len(self))]
+
+    # What a feed needs that holds all frames at once.
+
+    @property
+    def length(self) -> int:
+        """Frames of a clip."""
+        return self.config.window.length
+
+    @property
+    def frame_size(self) -> tuple[int, int]:
+        return self.canvas.height, self.canvas.width
+
+    @property
+    def frame_count(self) -> int:
+        return self.episodes * self.config.frames
+
+    @property
+    def first_frames(self) -> Int64[np.ndarray, " clip"]:
+        """Where each clip starts in all frames of the split."""
+        episode = np.arange(self.episodes)[:, None] * self.config.frames
+        return (episode + np.array(self.starts)).flatten()
+
+    @property
+    def source_numbers(self) -> Int64[np.ndarray, " clip"]:
+        """The number of the video that each clip is cut from."""
+        return np.repeat(np.arange(self.episodes), len(self.starts))
+
+    def all_frames(
+        self, device: torch.device
+    ) -> Iterator[UInt8[Tensor, "_frame 3 _height _width"]]:
+        """Every frame of the split in order, some at a time."""
+        for pictures in self.generate(device, 64 if device.type == "cuda" else 4):
+            yield pictures.frames
 
     def __getitem__(self, index: int) -> Clip:
         return self.clips([index])[0]

@@ -9,7 +9,7 @@ disk; so an import killed at any moment goes on where it stopped.
 
 import json
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import UInt8
+from jaxtyping import Int64, UInt8
+from torch import Tensor
 from torch.utils.data import Dataset
 
 from geoco.config import Split, Store
@@ -26,6 +27,7 @@ from geoco.data.clip import Clip, ClipBatch
 from geoco.errors import GeocoError
 
 FORMAT = 1
+_PIECE = 4096  # frames that go to a device at a time
 FRAMES, MASKS, INDEX, JOURNAL = "frames.u8", "masks.u8", "index.json", "journal.jsonl"
 
 
@@ -94,6 +96,39 @@ class StoreDataset(Dataset[Clip]):
 
     def __len__(self) -> int:
         return len(self._video)
+
+    # What a feed needs that holds all frames at once.
+
+    @property
+    def length(self) -> int:
+        """Frames of a clip."""
+        return self._length
+
+    @property
+    def frame_size(self) -> tuple[int, int]:
+        return self.index.height, self.index.width
+
+    @property
+    def frame_count(self) -> int:
+        return sum(video.frames for video in self.index.videos)
+
+    @property
+    def first_frames(self) -> Int64[np.ndarray, " clip"]:
+        """Where each clip starts in all frames of the split."""
+        return self._start[self._video] + self._offset
+
+    @property
+    def source_numbers(self) -> Int64[np.ndarray, " clip"]:
+        """The number of the video that each clip is cut from; its pieces share one."""
+        numbers = np.unique(self.sources, return_inverse=True)[1]
+        return numbers.astype(np.int64)
+
+    def all_frames(
+        self, device: torch.device
+    ) -> Iterator[UInt8[Tensor, "_frame 3 _height _width"]]:
+        """Every frame of the split in order, some at a time."""
+        for first in range(0, self.frame_count, _PIECE):
+            yield torch.from_numpy(self._frames[first : first + _PIECE].copy()).to(device)
 
     def __getitem__(self, index: int) -> Clip:
         batch = self.batch([index])

@@ -140,4 +140,4 @@ def _correlate(grad: Tensor, x: Tensor, weight: Tensor, step: Tensor) -> tuple[T
     kernels_gradient.collect[(parts, size * size, splits)](
         raw, matrices, step, grad_weight, share, batch, area, K=size, BLOCK=block, num_warps=4
     )
-    return grad_weight.sum(0).permute(2, 3, 0, 1), share.sum(1)
+    return grad_weight.sum(0).permute(2, 3, 0, 1).contiguous(), share.sum(1)

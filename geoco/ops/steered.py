@@ -86,6 +86,7 @@ class ScaleSteeredConv2d(nn.Module):
         """The distance of taps in pixels that a scale commands; never in less than float32."""
         with torch.autocast(scale.device.type, enabled=False):
             gain = torch.exp(math.log(self.most_gain) * torch.tanh(self.gain))
+            scale = scale if scale.dtype == torch.float64 else scale.float()
             return scale / self.reference_scale * gain
 
     def forward(
@@ -138,17 +139,19 @@ def _cpu_backward(
 
 @torch.library.impl(_library, "scale_steered_conv2d", "CUDA")
 def _cuda_forward(x: Tensor, weight: Tensor, bias: Tensor | None, dilation: Tensor) -> Tensor:
-    return _triton().forward(x, weight, bias, dilation)
+    return _triton(x).forward(x, weight, bias, dilation)
 
 
 @torch.library.impl(_library, "scale_steered_conv2d_backward", "CUDA")
 def _cuda_backward(
     grad: Tensor, x: Tensor, weight: Tensor, dilation: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return _triton().backward(grad, x, weight, dilation)
+    return _triton(x).backward(grad, x, weight, dilation)
 
 
-def _triton() -> Any:
+def _triton(x: Tensor) -> Any:
+    if x.dtype == torch.float64:
+        raise GeocoError("the kernels on CUDA are for float32 and less: use backend='reference'")
     try:
         from geoco.ops import cuda
     except ImportError:
@@ -196,3 +199,10 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Te
 torch.library.register_autograd(
     "geoco::scale_steered_conv2d", _backward, setup_context=_setup_context
 )
+
+
+def _no_second(ctx: Any, *_: Tensor) -> None:
+    raise GeocoError("second derivatives of the convolution exist with backend='reference' only")
+
+
+torch.library.register_autograd("geoco::scale_steered_conv2d_backward", _no_second)

@@ -1,0 +1,350 @@
+"""Checkpoints: weights and what else a run needs to go on, whole or absent under their name.
+
+A checkpoint is a folder `step-00001000` that holds `weights.safetensors`, the model, and
+`state.safetensors`, the rest of the run. The header of each file says what it is, under the one
+key `geoco`: the format, the step, a checksum, and for weights the resolved configuration, so that
+a weights file alone is enough to build its model. The state names the checksum of its weights, so
+that files of different runs are not mixed. Equal contents are equal bytes.
+
+A folder is written as `step-00001000.partial` and then renamed. One that is in its way is called
+`step-00001000.replaced` meanwhile, and counts for as long as its successor is not there. Whatever
+moment a kill picks, every checkpoint is whole and none that counted is lost.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from geoco import config as configuration
+from geoco.config import Config
+from geoco.errors import GeocoError
+
+FORMAT = 1
+WEIGHTS, STATE, BEST = "weights.safetensors", "state.safetensors", "best.json"
+FOLDER = "checkpoints"  # the folder of checkpoints in a run's
+_KEY = "geoco"
+_NAME = re.compile(r"step-(\d+)(\.replaced)?")
+_PARTIAL, _REPLACED = ".partial", ".replaced"
+
+Kind = Literal["weights", "state"]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A model's tensors and the configuration that builds the model they belong to."""
+
+    path: Path
+    config: Config
+    step: int
+    tensors: dict[str, Tensor]
+    extra: dict[str, str]
+
+
+@dataclass(frozen=True)
+class State:
+    """What a run needs beside its weights to go on."""
+
+    path: Path
+    step: int
+    tensors: dict[str, Tensor]
+    extra: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Best:
+    """The checkpoint that validation likes best, and its value there."""
+
+    path: Path
+    step: int
+    value: float
+
+
+def save(
+    folder: Path,
+    step: int,
+    config: Config,
+    weights: Mapping[str, Tensor],
+    state: Mapping[str, Tensor],
+    extra: Mapping[str, str] | None = None,
+) -> Path:
+    """Write the checkpoint of `step`, in place of one that is there; `extra` goes into both files.
+
+    Once this returns the checkpoint survives a power cut.
+    """
+    path = _path(folder, step)
+    partial, replaced = _with_suffix(path, _PARTIAL), _with_suffix(path, _REPLACED)
+    try:
+        sweep(folder)
+        partial.mkdir(parents=True)
+        common = {"format": FORMAT, "step": step, "extra": dict(extra or {})}
+        header = {**common, "kind": "weights", "config": config.to_yaml()}
+        checksum = _write(partial / WEIGHTS, weights, header)
+        _write(partial / STATE, state, {**common, "kind": "state", "weights": checksum})
+        _sync_folder(partial)
+        if path.exists():
+            path.rename(replaced)
+        partial.rename(path)
+        _sync_folder(folder)
+        if replaced.exists():
+            _remove(replaced)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise GeocoError(
+            f"{path}: cannot write this checkpoint: {error.strerror}: once that is solved, the run "
+            "can be resumed from the one before"
+        ) from None
+    return path
+
+
+def sweep(folder: Path) -> None:
+    """Tidy up after a kill: unfinished folders go, and what they were to replace comes back."""
+    for path in list(folder.glob(f"step-*{_PARTIAL}")):
+        shutil.rmtree(path)
+    for path in list(folder.glob(f"step-*{_REPLACED}")):
+        successor = path.with_suffix("")
+        if successor.exists():
+            _remove(path)
+        else:
+            path.rename(successor)
+
+
+def prune(folder: Path, keep: int) -> None:
+    """Delete all checkpoints but the last `keep` and the best."""
+    sweep(folder)
+    finished = _finished(folder)
+    chosen = best(folder)
+    for step in list(finished)[: max(len(finished) - keep, 0)]:
+        if chosen is None or step != chosen.step:
+            _remove(finished[step])
+
+
+def mark_best(folder: Path, step: int, value: float) -> None:
+    """Note that the checkpoint of `step` is the best so far, which protects it from `prune`."""
+    if step not in _finished(folder):
+        raise GeocoError(f"{_path(folder, step)}: only a saved checkpoint can be the best one")
+    text = json.dumps({"step": step, "value": value}, allow_nan=False)
+    write_file(folder / BEST, text.encode() + b"\n")
+
+
+def best(folder: Path) -> Best | None:
+    """The checkpoint that `mark_best` named last."""
+    file = folder / BEST
+    try:
+        raw = json.loads(file.read_text(encoding="utf-8"))
+        step, value = int(raw["step"]), float(raw["value"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        raise GeocoError(
+            f'{file}: damaged, expected {{"step": ..., "value": ...}}: delete it, and the next '
+            "validation names the best checkpoint again"
+        ) from None
+    return Best(_finished(folder).get(step, _path(folder, step)), step, value)
+
+
+def latest(folder: Path) -> Path | None:
+    """The last finished checkpoint of a folder of checkpoints."""
+    return next(reversed(_finished(folder).values()), None)
+
+
+def read_weights(path: Path) -> Weights:
+    """Weights from a run (its latest checkpoint, not its best), a checkpoint or a weights file."""
+    file = _weights_file(path)
+    header, tensors = _read(file, "weights")
+    config = configuration.loads(header["config"], str(file))
+    return Weights(file, config, header["step"], tensors, header["extra"])
+
+
+def read_state(path: Path) -> State:
+    """The state beside the weights that `path` means, which it must belong to.
+
+    To resume, take both from one checkpoint: `latest` of a run may change in between.
+    """
+    weights = _weights_file(path)
+    file = weights.with_name(STATE)
+    if not file.is_file():
+        raise GeocoError(
+            f"{file}: there is no such file: weights alone can be used, but training goes on only "
+            "from a checkpoint that has both"
+        )
+    header, tensors = _read(file, "state")
+    if header["weights"] != _header(weights, "weights").get("checksum"):
+        raise GeocoError(
+            f"{file}: it does not belong to the {WEIGHTS} beside it: put back the one that was "
+            "saved with it, or resume from another checkpoint"
+        )
+    return State(file, header["step"], tensors, header["extra"])
+
+
+def load_into(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
+    """Give a model the tensors read from `where`: the same names and shapes, or nothing changes."""
+    own = model.state_dict()
+    problems = [
+        *(f"'{name}' is missing from them" for name in own if name not in tensors),
+        *(f"'{name}' is not in the model" for name in tensors if name not in own),
+        *(
+            f"'{name}' is {list(tensors[name].shape)} and not {list(value.shape)} as in the model"
+            for name, value in own.items()
+            if name in tensors and tensors[name].shape != value.shape
+        ),
+    ]
+    if problems:
+        raise GeocoError(
+            f"{where}: these are weights of another model, {problems[0]}: build the model from the "
+            "configuration that is stored with them"
+        )
+    model.load_state_dict(dict(tensors))
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a small file whole or not at all, in place of one that is there."""
+    partial = _with_suffix(path, _PARTIAL)
+    try:
+        _write_bytes(partial, data)
+        os.replace(partial, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise GeocoError(f"{path}: cannot write this file: {error.strerror}") from None
+
+
+# -- folders ---------------------------------------------------------------------------------------
+
+
+def _path(folder: Path, step: int) -> Path:
+    return folder / f"step-{step:08d}"
+
+
+def _with_suffix(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _finished(folder: Path) -> dict[int, Path]:
+    """Checkpoints by step, in order."""
+    found = {}
+    # In reverse, so that a replaced checkpoint comes before, and gives way to, its successor.
+    for path in sorted(folder.glob("step-*"), reverse=True):
+        match = _NAME.fullmatch(path.name)
+        if match and (path / WEIGHTS).is_file() and (path / STATE).is_file():
+            found[int(match[1])] = path
+    return dict(sorted(found.items()))
+
+
+def _remove(path: Path) -> None:
+    """Delete a folder. It loses its name first, so that a kill cannot leave half of it."""
+    partial = _with_suffix(path, _PARTIAL)
+    path.rename(partial)
+    shutil.rmtree(partial)
+
+
+def _weights_file(path: Path) -> Path:
+    """The weights that a path means; see `read_weights`."""
+    if not path.exists():
+        raise GeocoError(
+            f"{path}: there is no such file or folder: give a run, a checkpoint or its {WEIGHTS}"
+        )
+    if path.is_file():
+        return path.with_name(WEIGHTS) if path.name == STATE else path
+    if (path / WEIGHTS).is_file():
+        return path / WEIGHTS
+    newest = latest(path / FOLDER if (path / FOLDER).is_dir() else path)
+    if newest is None:
+        raise GeocoError(
+            f"{path}: there is no finished checkpoint here: give a run that has saved one, a "
+            f"checkpoint or its {WEIGHTS}"
+        )
+    return newest / WEIGHTS
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def _write(path: Path, tensors: Mapping[str, Tensor], header: dict[str, Any]) -> str:
+    """Write tensors in whatever layout and on whatever device; returns their checksum."""
+    # Clones, since safetensors refuses strides and storage that two names share.
+    dense = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, tensor in tensors.items()
+    }
+    checksum = _checksum(dense, header)
+    # One key and not several, because safetensors writes several in random order.
+    text = json.dumps({**header, "checksum": checksum}, sort_keys=True)
+    _write_bytes(path, safetensors.torch.save(dense, {_KEY: text}))
+    return checksum
+
+
+def _read(path: Path, kind: Kind) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The header and the tensors of a file, whose checksum must be right."""
+    header = _header(path, kind)
+    # Clones, since these are views of the file, which may be gone before they are.
+    tensors = {name: value.clone() for name, value in safetensors.torch.load_file(path).items()}
+    if header.pop("checksum", None) != _checksum(tensors, header):
+        raise GeocoError(f"{path}: damaged, its checksum is wrong: use another checkpoint")
+    return header, tensors
+
+
+def _header(path: Path, kind: Kind) -> dict[str, Any]:
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+    except safetensors.SafetensorError:
+        raise GeocoError(
+            f"{path}: not a safetensors file, or one that was cut short: expected the {WEIGHTS} of "
+            "a checkpoint"
+        ) from None
+    except OSError as error:
+        reason = error.strerror or "there is no such file"
+        raise GeocoError(f"{path}: cannot read this file: {reason}") from None
+    try:
+        header = dict(json.loads(metadata[_KEY]))
+        version = header["format"]
+    except (KeyError, ValueError, TypeError):
+        raise GeocoError(
+            f"{path}: a safetensors file, but not a checkpoint of geoco-savi: its header has no "
+            f"'{_KEY}' that says which model it belongs to"
+        ) from None
+    if version != FORMAT:
+        raise GeocoError(
+            f"{path}: a checkpoint of format {version}, but this version of geoco-savi reads "
+            f"format {FORMAT}: install the version that wrote it"
+        )
+    if header.get("kind") != kind:
+        raise GeocoError(f"{path}: it holds {header.get('kind')}, where {kind} is needed")
+    return header
+
+
+def _checksum(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"\n{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _write_bytes(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make new names in a folder survive a power cut; Windows has no such call."""
+    if sys.platform != "win32":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,285 @@
+"""The complete training objective of one batch, and its way back through the model.
+
+Two of the terms, pos and the factual half of tail, update decoder and appearance but send nothing
+to any commanded position or scale. Both read the same decoded logits as the other terms, so rather
+than decoding twice they go back through the decoder by themselves, with the commands left out, and
+what they have to say about appearance joins the other terms' way back (`Objective.backward`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+
+from geoco import across, losses, pairs, supports, teacher
+from geoco.config_training import Term, Train
+from geoco.curriculum import Mode
+from geoco.geometry import Moments, moments
+from geoco.model import GeoCo, Scene
+from geoco.selector import deployment_domain
+from geoco.slots import Binding, Slots
+
+TERMS = get_args(Term)
+
+
+@dataclass(frozen=True)
+class Draws:
+    """All random numbers of a step, drawn for the whole batch whoever computes it."""
+
+    positions: Float[Tensor, "batch slot 2"]  # where slots start
+    order: Float[Tensor, "batch time slot"]  # of recipients
+    choice: Float[Tensor, "batch time"]  # of donors
+    mirror: Float[Tensor, " batch"]  # below a half, a clip may be mirrored
+
+    @staticmethod
+    def of(generator: torch.Generator, batch: int, time: int, slots: int) -> "Draws":
+        positions = 2 * torch.rand(batch, slots, 2, generator=generator) - 1
+        order = torch.rand(batch, time, slots, generator=generator)
+        choice = torch.rand(batch, time, generator=generator)
+        return Draws(positions, order, choice, torch.rand(batch, generator=generator))
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The six losses, not weighted; zero where a term is not active."""
+
+    rec: Float[Tensor, ""]
+    ov: Float[Tensor, ""]
+    pos: Float[Tensor, ""]
+    geo: Float[Tensor, ""]
+    gate: Float[Tensor, ""]
+    tail: Float[Tensor, ""]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Losses of a batch: by term, and weighted in the two sums that go back by different ways."""
+
+    terms: Terms
+    live: Float[Tensor, ""]
+    gated: Float[Tensor, ""] | None  # what must not reach positions and scales
+    selector: Float[Tensor, ""] | None
+    appearance: Float[Tensor, "batch time slot dim"]
+    scene: Scene
+
+    def backward(self, decoder: Sequence[nn.Parameter], selector: Sequence[nn.Parameter]) -> None:
+        """Add the gradients of everything to `.grad`; `decoder` holds the decoder's parameters."""
+        tensors, gradients = [self.live], [torch.ones_like(self.live)]
+        if self.gated is not None:
+            inputs = [self.appearance, *decoder]
+            found = torch.autograd.grad(self.gated, inputs, retain_graph=True, allow_unused=True)
+            if found[0] is not None:
+                tensors.append(self.appearance)
+                gradients.append(found[0])
+            for parameter, gradient in zip(decoder, found[1:], strict=True):
+                if gradient is not None:
+                    add_gradient(parameter, gradient)
+        torch.autograd.backward(tensors, gradients)
+        if self.selector is not None:
+            found = torch.autograd.grad(self.selector, selector)
+            for parameter, gradient in zip(selector, found, strict=True):
+                add_gradient(parameter, gradient)
+
+
+def objective(
+    model: GeoCo,
+    video: Float[Tensor, "batch time 3 height width"],
+    source: Int64[Tensor, " batch"],
+    draws: Draws,
+    weights: Float[Tensor, " term"],
+    mode: Mode,
+    settings: Train,
+) -> Objective:
+    """Every active term of a batch. Sums and donors are over all processes."""
+    binding = model.bind(video, draws.positions, temporal=mode.temporal)
+    fields = model.decoder(binding.slots)
+    logits, selector = _selected(model, video, Scene(binding, fields), mode, settings)
+    scene = Scene(binding, fields.with_logits(logits))
+    total = across.total
+    zero = logits.new_zeros(())
+    terms = dict.fromkeys(TERMS, zero)
+    weight = dict(zip(TERMS, weights.unbind(), strict=True))
+
+    terms["rec"] = losses.rec(scene.image, video, total)
+    live, gated = weight["rec"] * terms["rec"], None
+    if "ov" in mode.terms:
+        terms["ov"] = losses.ov(binding.attention, total)
+        live = live + weight["ov"] * terms["ov"]
+    if "gate" in mode.terms:
+        terms["gate"] = losses.gate(binding.gate, total)
+        live = live + weight["gate"] * terms["gate"]
+    if mode.terms & {"pos", "geo", "tail"}:
+        judged = pairs.judge(logits, binding, settings.quality)
+        factual = _factual(logits, judged)
+        if "pos" in mode.terms:
+            terms["pos"] = losses.pos(
+                factual.shape.center,
+                binding.slots.position,
+                judged.positioned,
+                settings.huber,
+                total,
+            )
+            gated = weight["pos"] * terms["pos"]
+        halves = [zero, zero]
+        if "tail" in mode.terms:
+            seen = judged.foreground & ~judged.foreground.all(-1, keepdim=True)
+            halves[0] = losses.tail(factual.margin, seen.to(logits.dtype), total)
+            factual_tail = 0.5 * weight["tail"] * halves[0]
+            gated = factual_tail if gated is None else gated + factual_tail
+        if mode.terms & {"geo", "tail"}:
+            transplant = _transplant(model, binding, judged, factual, source, draws, settings)
+            if "geo" in mode.terms:
+                terms["geo"] = transplant.geo(mode, settings)
+                live = live + weight["geo"] * terms["geo"]
+            if "tail" in mode.terms:
+                halves[1] = losses.tail(transplant.margin, transplant.confidence, total)
+                live = live + 0.5 * weight["tail"] * halves[1]
+        terms["tail"] = 0.5 * (halves[0] + halves[1])
+    return Objective(Terms(**terms), live, gated, selector, binding.slots.appearance, scene)
+
+
+def add_gradient(parameter: nn.Parameter, gradient: Tensor) -> None:
+    if parameter.grad is None:
+        parameter.grad = gradient.to(parameter.dtype)
+    else:
+        parameter.grad += gradient
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Factual:
+    """Training supports of the slots as they are."""
+
+    background: Float[Tensor, "batch time 1 height width"]
+    margin: Float[Tensor, "batch time slot height width"]
+    shape: Moments
+
+
+@dataclass(frozen=True)
+class _Transplant:
+    """One slot per scene drawn with another appearance, and what it should keep."""
+
+    margin: Float[Tensor, "*scenes height width"]
+    recipient: Moments
+    donor_compactness: Float[Tensor, "*scenes"]
+    position: Float[Tensor, "*scenes 2"]
+    scale: Float[Tensor, "*scenes"]
+    confidence: Float[Tensor, "*scenes"]
+
+    def geo(self, mode: Mode, settings: Train) -> Tensor:
+        return losses.geo(
+            moments(torch.sigmoid(supports.SHARPNESS * self.margin)),
+            self.recipient,
+            self.donor_compactness,
+            self.position,
+            self.scale,
+            self.confidence,
+            mode.center,
+            settings.huber,
+            settings.weights.compactness,
+            across.total,
+        )
+
+
+def _selected(
+    model: GeoCo, video: Tensor, raw: Scene, mode: Mode, settings: Train
+) -> tuple[Tensor, Tensor | None]:
+    """The logits after the selector, and its own loss."""
+    fields, attention = raw.fields, raw.binding.attention
+    if model.selector is None or not (mode.selector_trains or mode.selector_applies):
+        return fields.logits, None
+    domain = deployment_domain(fields.logits, model.selector.settings)
+    accept = model.selector(fields, attention, domain)
+    loss = None
+    if mode.selector_trains:
+        labels = teacher.labels(video, fields, attention, domain, settings.selector.teacher)
+        slots = fields.logits.shape[-3]
+        loss = teacher.selector_loss(
+            accept, labels, domain.owner, slots, settings.selector, across.total
+        ).objective
+    if not mode.selector_applies:
+        return fields.logits, loss
+    return model.selector.transfer(fields.logits, domain, accept), loss
+
+
+def _factual(logits: Tensor, judged: pairs.Judged) -> _Factual:
+    background = supports.background_logit(logits, ~judged.foreground)
+    margin = logits - background
+    return _Factual(background, margin, moments(torch.sigmoid(supports.SHARPNESS * margin)))
+
+
+def _transplant(
+    model: GeoCo,
+    binding: Binding,
+    judged: pairs.Judged,
+    factual: _Factual,
+    source: Tensor,
+    draws: Draws,
+    settings: Train,
+) -> _Transplant:
+    """Choose pairs on the frames that geo looks at, and draw the transplanted slots' alpha."""
+    frames = [t for t in settings.geometry_frames if t < binding.attention.shape[1]]
+    slots = binding.slots
+    every_source = across.gathered(source)
+    parts = []
+    for t in frames:
+        # Appearance stays live: the donor's path learns from what became of it.
+        donor_appearance = across.gathered(slots.appearance[:, t]).flatten(0, 1)
+        donor_fill = across.gathered(factual.shape.compactness[:, t].detach()).flatten()
+        chosen = pairs.choose(
+            judged.valid[:, t],
+            slots.scale[:, t].detach(),
+            judged.confidence[:, t],
+            source,
+            across.gathered(judged.valid[:, t]),
+            across.gathered(slots.scale[:, t].detach()),
+            across.gathered(judged.confidence[:, t]),
+            every_source,
+            draws.order[:, t],
+            draws.choice[:, t],
+            settings.quality.scale_ratio,
+        )
+        own = torch.arange(len(source), device=source.device)
+        position = slots.position[:, t].detach()[own, chosen.recipient]
+        scale = slots.scale[:, t].detach()[own, chosen.recipient]
+        drawn = model.decoder(
+            Slots(donor_appearance[chosen.donor], position, scale), alpha_only=True
+        )
+        shape = factual.shape
+        recipient = Moments(
+            *(part[:, t].detach()[own, chosen.recipient] for part in vars(shape).values())
+        )
+        parts.append(
+            _Transplant(
+                drawn.logits - factual.background[:, t, 0],
+                recipient,
+                donor_fill[chosen.donor],
+                position,
+                scale,
+                chosen.confidence,
+            )
+        )
+    return _stacked(parts)
+
+
+def _stacked(parts: Sequence[_Transplant]) -> _Transplant:
+    def stack(name: str) -> Tensor:
+        return torch.stack([getattr(part, name) for part in parts], 1)
+
+    names = ("center", "radius", "coverage", "compactness")
+    recipient = Moments(
+        *(torch.stack([getattr(part.recipient, name) for part in parts], 1) for name in names)
+    )
+    return _Transplant(
+        stack("margin"),
+        recipient,
+        stack("donor_compactness"),
+        stack("position"),
+        stack("scale"),
+        stack("confidence"),
+    )

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from geoco import geometry
-from geoco.ops import ScaleSteeredConv2d
+from geoco.ops import ScaleSteeredConv2d, enlarge
 from geoco.slots import Slots
 
 DecoderKind = Literal["steered", "conventional", "canonical"]
@@ -36,6 +36,10 @@ class Fields:
     rgb: Float[Tensor, "*slots 3 height width"] | None = None
     plain_rgb: Float[Tensor, "*slots 3 height width"] | None = None
     features: Float[Tensor, "*slots dim height width"] | None = None
+
+    def detached(self) -> "Fields":
+        parts = (self.logits, self.rgb, self.plain_rgb, self.features)
+        return Fields(*(None if part is None else part.detach() for part in parts))  # type: ignore[arg-type]
 
     def with_logits(self, logits: Float[Tensor, "*slots height width"]) -> "Fields":
         """The same pictures under other alpha logits."""
@@ -124,8 +128,11 @@ class Decoder(nn.Module):
                 module.reference_scale.fill_(value)
 
     def compile_parts(self) -> None:
-        """Compile alpha path and colours apart: training walks the alpha path back by itself."""
-        for name in ("_trunk", "_fused", "_colors"):
+        """Compile the colours; the layers of the alpha path are single kernels already.
+
+        Training walks the alpha path back by itself, which a compiled whole could not.
+        """
+        for name in ("_fused", "_colors"):
             setattr(self, name, torch.compile(getattr(self, name), dynamic=False))
 
     def forward(self, slots: Slots, extent: int = 1, alpha_only: bool = False) -> Fields:
@@ -179,7 +186,8 @@ class Decoder(nn.Module):
         if torch.is_autocast_enabled(device.type):
             field = field.to(torch.get_autocast_dtype(device.type))
         for size, layer in zip(self.sizes, self.refine, strict=True):
-            field = _enlarged(field, geometry.samples(size, extent))
+            side = geometry.samples(size, extent)
+            field = enlarge(field, side, side)
             field = torch.relu(self._run(layer, field, slots.scale))
         return field
 
@@ -217,14 +225,6 @@ def continued_reference(
     """The reference scale at a training step: cold first, then to its final value, log-linearly."""
     share = min(max((step - start + 1) / length, 0.0), 1.0)
     return cold ** (1 - share) * final**share
-
-
-def _enlarged(field: Tensor, size: int) -> Tensor:
-    """Bilinear to a size, endpoint to endpoint, in the field's own precision."""
-    if field.shape[-1] == size:
-        return field
-    with torch.autocast(field.device.type, enabled=False):
-        return F.interpolate(field, (size, size), mode="bilinear", align_corners=True)
 
 
 def _sampled(field: Tensor, where: Float[Tensor, "slot rows columns 2"]) -> Tensor:

@@ -6,7 +6,7 @@ than decoding twice they go back through the decoder by themselves, with the com
 what they have to say about appearance joins the other terms' way back (`Objective.backward`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
@@ -15,11 +15,12 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from geoco import across, losses, pairs, supports, teacher
-from geoco.config_training import Term, Train
+from geoco.config_training import CenterPenalty, SelectorTraining, Term, Train
 from geoco.curriculum import Mode
+from geoco.decoders import Fields
 from geoco.geometry import Moments, moments
 from geoco.model import GeoCo, Scene
-from geoco.selector import deployment_domain
+from geoco.selector import Domain, Selector, deployment_domain
 from geoco.slots import Binding, Slots
 
 TERMS = get_args(Term)
@@ -92,11 +93,13 @@ def objective(
     weights: Float[Tensor, " term"],
     mode: Mode,
     settings: Train,
+    parts: "Parts | None" = None,
 ) -> Objective:
     """Every active term of a batch. Sums and donors are over all processes."""
+    parts = parts or Parts()
     binding = model.bind(video, draws.positions, temporal=mode.temporal)
     fields = model.decoder(binding.slots)
-    logits, selector = _selected(model, video, Scene(binding, fields), mode, settings)
+    logits, selector = _selected(model, video, Scene(binding, fields), mode, settings, parts)
     scene = Scene(binding, fields.with_logits(logits))
     total = across.total
     zero = logits.new_zeros(())
@@ -112,8 +115,8 @@ def objective(
         terms["gate"] = losses.gate(binding.gate, total)
         live = live + weight["gate"] * terms["gate"]
     if mode.terms & {"pos", "geo", "tail"}:
-        judged = pairs.judge(logits, binding, settings.quality)
-        factual = _factual(logits, judged)
+        judged = parts.judge(logits, binding, settings.quality)
+        factual = parts.support(logits, judged)
         if "pos" in mode.terms:
             terms["pos"] = losses.pos(
                 factual.shape.center,
@@ -126,16 +129,18 @@ def objective(
         halves = [zero, zero]
         if "tail" in mode.terms:
             seen = judged.foreground & ~judged.foreground.all(-1, keepdim=True)
-            halves[0] = losses.tail(factual.margin, seen.to(logits.dtype), total)
+            halves[0] = parts.tail(factual.margin, seen.to(logits.dtype), total)
             factual_tail = 0.5 * weight["tail"] * halves[0]
             gated = factual_tail if gated is None else gated + factual_tail
         if mode.terms & {"geo", "tail"}:
-            transplant = _transplant(model, binding, judged, factual, source, draws, settings)
+            transplant = _transplant(
+                model, binding, judged, factual, source, draws, settings, parts.choose
+            )
             if "geo" in mode.terms:
-                terms["geo"] = transplant.geo(mode, settings)
+                terms["geo"] = parts.geo(transplant, mode.center, settings)
                 live = live + weight["geo"] * terms["geo"]
             if "tail" in mode.terms:
-                halves[1] = losses.tail(transplant.margin, transplant.confidence, total)
+                halves[1] = parts.tail(transplant.margin, transplant.confidence, total)
                 live = live + 0.5 * weight["tail"] * halves[1]
         terms["tail"] = 0.5 * (halves[0] + halves[1])
     return Objective(Terms(**terms), live, gated, selector, binding.slots.appearance, scene)
@@ -171,40 +176,48 @@ class _Transplant:
     scale: Float[Tensor, "*scenes"]
     confidence: Float[Tensor, "*scenes"]
 
-    def geo(self, mode: Mode, settings: Train) -> Tensor:
-        return losses.geo(
-            moments(torch.sigmoid(supports.SHARPNESS * self.margin)),
-            self.recipient,
-            self.donor_compactness,
-            self.position,
-            self.scale,
-            self.confidence,
-            mode.center,
-            settings.huber,
-            settings.weights.compactness,
-            across.total,
-        )
+
+def _geo(transplant: _Transplant, center: CenterPenalty, settings: Train) -> Tensor:
+    return losses.geo(
+        moments(torch.sigmoid(supports.SHARPNESS * transplant.margin)),
+        transplant.recipient,
+        transplant.donor_compactness,
+        transplant.position,
+        transplant.scale,
+        transplant.confidence,
+        center,
+        settings.huber,
+        settings.weights.compactness,
+        across.total,
+    )
 
 
 def _selected(
-    model: GeoCo, video: Tensor, raw: Scene, mode: Mode, settings: Train
+    model: GeoCo, video: Tensor, raw: Scene, mode: Mode, settings: Train, parts: "Parts"
 ) -> tuple[Tensor, Tensor | None]:
     """The logits after the selector, and its own loss."""
-    fields, attention = raw.fields, raw.binding.attention
+    logits = raw.fields.logits
     if model.selector is None or not (mode.selector_trains or mode.selector_applies):
-        return fields.logits, None
-    domain = deployment_domain(fields.logits, model.selector.settings)
-    accept = model.selector(fields, attention, domain)
-    loss = None
-    if mode.selector_trains:
-        labels = teacher.labels(video, fields, attention, domain, settings.selector.teacher)
-        slots = fields.logits.shape[-3]
-        loss = teacher.selector_loss(
-            accept, labels, domain.owner, slots, settings.selector, across.total
-        ).objective
-    if not mode.selector_applies:
-        return fields.logits, loss
-    return model.selector.transfer(fields.logits, domain, accept), loss
+        return logits, None
+    seen = raw.fields.detached()
+    domain, score, loss = parts.score(
+        model.selector, video, seen, raw.binding.attention.detach(), settings.selector
+    )
+    if mode.selector_applies:
+        logits = parts.transfer(model.selector, logits, domain, score.detach())
+    return logits, loss if mode.selector_trains else None
+
+
+def _score(
+    selector: Selector, video: Tensor, fields: Fields, attention: Tensor, train: SelectorTraining
+) -> tuple[Domain, Tensor, Tensor]:
+    """What the selector thinks of every pixel, and the loss of that by its teacher."""
+    domain = deployment_domain(fields.logits, selector.settings)
+    score = selector(fields, attention, domain)
+    labels = teacher.labels(video, fields, attention, domain, train.teacher)
+    slots = fields.logits.shape[-3]
+    loss = teacher.selector_loss(score, labels, domain.owner, slots, train, across.total)
+    return domain, score, loss.objective
 
 
 def _factual(logits: Tensor, judged: pairs.Judged) -> _Factual:
@@ -221,6 +234,7 @@ def _transplant(
     source: Tensor,
     draws: Draws,
     settings: Train,
+    choose: Callable[..., pairs.Pairs],
 ) -> _Transplant:
     """Choose pairs on the frames that geo looks at, and draw the transplanted slots' alpha."""
     frames = [t for t in settings.geometry_frames if t < binding.attention.shape[1]]
@@ -231,7 +245,7 @@ def _transplant(
         # Appearance stays live: the donor's path learns from what became of it.
         donor_appearance = across.gathered(slots.appearance[:, t]).flatten(0, 1)
         donor_fill = across.gathered(factual.shape.compactness[:, t].detach()).flatten()
-        chosen = pairs.choose(
+        chosen = choose(
             judged.valid[:, t],
             slots.scale[:, t].detach(),
             judged.confidence[:, t],
@@ -283,3 +297,20 @@ def _stacked(parts: Sequence[_Transplant]) -> _Transplant:
         stack("scale"),
         stack("confidence"),
     )
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The pieces of the objective between the large kernels: many small operations each."""
+
+    score: Callable[..., tuple[Domain, Tensor, Tensor]] = _score
+    transfer: Callable[..., Tensor] = Selector.transfer
+    judge: Callable[..., pairs.Judged] = pairs.judge
+    support: Callable[..., _Factual] = _factual
+    choose: Callable[..., pairs.Pairs] = pairs.choose
+    geo: Callable[..., Tensor] = _geo
+    tail: Callable[..., Tensor] = losses.tail
+
+    @staticmethod
+    def compiled() -> "Parts":
+        return Parts(*(torch.compile(part, dynamic=False) for part in vars(Parts()).values()))

@@ -20,6 +20,8 @@ STEP = 6  # pixels of the commanded move
 FACTOR = 1.5  # of the commanded resize
 
 
+# Compiled parts would be compiled anew for every size of batch: looking at a model runs eagerly.
+@torch.compiler.set_stance("force_eager")
 @torch.no_grad()
 def picture(
     model: GeoCo,
@@ -86,6 +88,7 @@ def gradient_norms(stepper: Stepper, batch: Batch, draws: Draws, plan: Plan) -> 
     return norms
 
 
+@torch.compiler.set_stance("force_eager")
 @torch.no_grad()
 def psnr(
     model: GeoCo,

@@ -105,7 +105,10 @@ class SlotAttention(nn.Module):
     ) -> tuple[Float[Tensor, "batch slot token"], Float[Tensor, "batch slot dim"]]:
         """Spatially normalised attention, Eq. (spatial-attention), and the values it gathers."""
         with torch.autocast(points.device.type, enabled=False):  # coordinates are never rounded
-            place = self.grid(geometry.relative(points, slots.position, slots.scale))
+            seen = geometry.relative(points, slots.position, slots.scale)
+            # A linear layer of two inputs, written out: it then fuses with what follows it.
+            weight = self.grid.weight
+            place = seen[..., :1] * weight[:, 0] + seen[..., 1:] * weight[:, 1] + self.grid.bias
         keys = self.grid_mlp(key[:, None] + place)
         values = self.grid_mlp(value[:, None] + place)
         query = self.query(self.slot_norm(slots.appearance))

@@ -19,7 +19,7 @@ from geoco.config import Config
 from geoco.curriculum import Mode, Plan
 from geoco.data.feed import Batch
 from geoco.model import GeoCo
-from geoco.objective import TERMS, Draws, Objective, objective
+from geoco.objective import TERMS, Draws, Objective, Parts, objective
 
 COLUMNS = (*TERMS, "total", "selector", "gradient_norm")
 _WARM_UP = 3  # steps before a recording, in which libraries choose their kernels
@@ -47,6 +47,9 @@ class Stepper:
         self.compiled = config.train.compile and self.device.type == "cuda"
         if self.compiled:
             model.compile_parts()
+        # Compiled, the small parts could not talk to other processes.
+        alone = self.compiled and fabric.world_size == 1
+        self._parts = Parts.compiled() if alone else Parts()
         self.stopped = torch.zeros((), device=self.device)
         apart = {
             id(p) for part in (model.selector, model.temporal) if part for p in part.parameters()
@@ -134,7 +137,14 @@ class Stepper:
         draws = Draws(inputs.positions, inputs.order, inputs.choice, inputs.mirror)
         with self.fabric.autocast():
             return objective(
-                self.model, video, inputs.source, draws, self.weights, mode, self.settings
+                self.model,
+                video,
+                inputs.source,
+                draws,
+                self.weights,
+                mode,
+                self.settings,
+                self._parts,
             )
 
     def _step(self, inputs: _Inputs, mode: Mode) -> None:

@@ -109,6 +109,7 @@ class Logs:
     """What is written down of a run, by step."""
 
     metrics: MetricsLog
+    pace: MetricsLog
     validation: MetricsLog
     gradients: MetricsLog
 
@@ -118,6 +119,7 @@ class Logs:
         modules = [name for name, _ in model.named_children()]
         columns = {
             "metrics": (*COLUMNS, *SCHEDULE),
+            "pace": ("milliseconds_per_step", "images_per_second"),
             "validation": ("psnr",),
             "gradients": tuple(f"{term}/{module}" for term in TERMS for module in modules),
         }
@@ -164,7 +166,11 @@ class Trainer:
                     before, at = self.step, time.monotonic()
                     said = self._interval(panel, None if minutes is None else began + 60 * minutes)
                     rate = (self.step - before) / (time.monotonic() - at)
-                    pace = f"{1000 / rate:.1f} ms/step {rate * self.settings.batch:.0f} images/s"
+                    images = rate * self.settings.batch
+                    pace = f"{1000 / rate:.1f} ms/step {images:.0f} images/s"
+                    if self.logs is not None:
+                        values = {"milliseconds_per_step": 1000 / rate, "images_per_second": images}
+                        self.logs.pace.append(self.step, values)
                     bar.update(task, completed=self.step, description=said, pace=pace)
                     if minutes is not None and time.monotonic() - began > 60 * minutes:
                         break

@@ -96,7 +96,10 @@ BAD_OVERRIDES = {
         "data.window.lenght=9",
         "data.window.lenght: unknown key; did you mean data.window.length?",
     ),
-    "key of another section": ("stride=9", "stride: unknown key; did you mean data.window.stride?"),
+    "key of another section": (
+        "supersample=9",
+        "supersample: unknown key; did you mean data.supersample?",
+    ),
     "unknown and unlike any": ("data.qqq=9", "data.qqq: unknown key; data has kind, seed,"),
     "wrong type": ("data.height=tall", "data.height: input should be a valid integer, got 'tall'"),
     "float for int": ("data.height=64.5", "data.height: input should be a valid integer"),

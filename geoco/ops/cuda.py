@@ -1,11 +1,11 @@
-"""The scale-steered convolution on CUDA: lays out memory and launches the Triton kernels."""
+"""Operators on CUDA: lays out memory and launches the Triton kernels."""
 
 import torch
 import triton
 from jaxtyping import Float
 from torch import Tensor
 
-from geoco.ops import kernels, kernels_gradient
+from geoco.ops import kernels, kernels_enlarging, kernels_gradient
 
 _SPLITS = 16  # programs over which the sum of weight gradients over samples is spread
 
@@ -41,6 +41,45 @@ def backward(
     )
 
 
+def enlarge(
+    field: Float[Tensor, "batch dim rows columns"], height: int, width: int
+) -> Float[Tensor, "batch dim height width"]:
+    """Bilinear, endpoint to endpoint, to a finer grid."""
+    field = field.contiguous(memory_format=torch.channels_last)
+    batch, channels, rows, columns = field.shape
+    out = _empty(field, batch, channels, height, width)
+    if out.numel() > 0:
+        grid = (triton.cdiv(width, 32), height, batch)
+        kernels_enlarging.enlarge[grid](
+            field, out, rows, columns, height, width, channels, PIXELS=32, BLOCK=_block(channels)
+        )
+    return out
+
+
+def gather_enlarged(
+    grad: Float[Tensor, "batch dim height width"], rows: int, columns: int
+) -> Float[Tensor, "batch dim rows columns"]:
+    """The gradient of the coarser field."""
+    grad = grad.contiguous(memory_format=torch.channels_last)
+    batch, channels, height, width = grad.shape
+    out = _empty(grad, batch, channels, rows, columns)
+    if out.numel() > 0:
+        steps = (triton.cdiv(height - 1, rows - 1), triton.cdiv(width - 1, columns - 1))
+        grid = (triton.cdiv(columns, 16), rows, batch)
+        kernels_enlarging.gather[grid](
+            grad, out, rows, columns, height, width, channels,
+            PIXELS=16, BLOCK=_block(channels), REACH=2 * max(steps) + 1,
+        )  # fmt: skip
+    return out
+
+
+def _empty(like: Tensor, *shape: int) -> Tensor:
+    """Channels last."""
+    return torch.empty(
+        shape, dtype=like.dtype, device=like.device, memory_format=torch.channels_last
+    )
+
+
 def _precision(dtype: torch.dtype) -> str:
     return "tf32" if dtype != torch.float32 or torch.backends.cudnn.allow_tf32 else "ieee"
 
@@ -57,12 +96,7 @@ def _convolve(
     batch, channels, height, width = x.shape
     size, outputs = matrices.shape[0], matrices.shape[-1]
     x = x.contiguous(memory_format=torch.channels_last)
-    y = torch.empty(
-        (batch, outputs, height, width),
-        dtype=x.dtype,
-        device=x.device,
-        memory_format=torch.channels_last,
-    )
+    y = _empty(x, batch, outputs, height, width)
     half = x.element_size() == 2
     pixels = 128 if half else 64
     tiles = triton.cdiv(height * width, pixels)

@@ -324,7 +324,7 @@ class Trainer:
         rows = np.linspace(0, len(dataset) - 1, count).round().astype(int).tolist()
         video = self._moved(dataset.batch(rows).images())
         generator = self._generator(_PANEL, 0)
-        return Panel(video, self._moved(self.model.attention.draw_positions(count, generator)))
+        return Panel(video, self.model.attention.draw_positions(count, generator))
 
     def _generator(self, purpose: int, step: int) -> torch.Generator:
         """Numbers for one purpose and step, on the CPU: the same on every machine."""

@@ -1,6 +1,8 @@
 """The command line. Thin: every command is a few calls into the package."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, get_args
@@ -92,8 +94,8 @@ def train(
 
     Example: `geoco train configs/geoco.yaml train.budget=0.1 --out runs/quick`
     """
-    from geoco import train as training
-
+    with _extra("train"):
+        from geoco import train as training
     if (path is None) == (resume is None):
         raise GeocoError("give either a configuration to start a run or --resume RUN, not both")
     if resume is not None and (overrides or out):
@@ -118,6 +120,9 @@ def curriculum(
     from geoco.curriculum import Curriculum, picture
     from geoco.geometry import uniform_scale
 
+    with _extra("train"):
+        import matplotlib  # noqa: F401
+
     config = configuration.load(path, overrides or ())
     # Tokens lie four pixels apart; DINOv2 gives 24 x 24 of them for any image.
     tokens = 24 if config.model.encoder.kind == "dino" else config.model.decoder.layers[-1][0] // 4
@@ -126,6 +131,51 @@ def curriculum(
     for step, what in plans.milestones():
         console.print(f"{step:>8,}  {what}", highlight=False)
     console.print(f"wrote {out}", soft_wrap=True)
+
+
+@app.command()
+def calibrate(
+    run: Annotated[Path, typer.Argument(help="A run's folder or a file of weights.")],
+    clips: Annotated[int, typer.Option(min=1, help="Training clips to look at.")] = 256,
+    precision: Annotated[
+        float, typer.Option(min=0, max=1, help="How often the selector must be right.")
+    ] = 0.95,
+) -> None:
+    """Find the selector's threshold on a panel of the training split.
+
+    Example: `geoco calibrate runs/geoco --clips 256`
+    """
+    import torch
+
+    from geoco import calibration, checkpoints
+    from geoco.data import open_dataset
+    from geoco.model import GeoCo
+
+    weights = checkpoints.read_weights(run)
+    model = GeoCo(weights.config.model)
+    checkpoints.load_into(model, weights.tensors, str(run))
+    settings = weights.config.train
+    generator = torch.Generator().manual_seed(settings.seed)
+    found = calibration.operating_points(
+        model,
+        open_dataset(weights.config.data, "train"),
+        clips,
+        settings.selector.teacher,
+        generator,
+    )
+    best = calibration.choose(found, precision)
+    table = Table("threshold", "precision", "recall")
+    now = weights.config.model.selector.threshold
+    for point in found:
+        if (
+            point is best
+            or abs(point.threshold - now) < 1e-9
+            or round(100 * point.threshold) % 10 == 0
+        ):
+            name = f"{point.threshold:.2f}{' chosen' if point is best else ''}"
+            table.add_row(name, f"{point.precision:.4f}", f"{point.recall:.4f}")
+    console.print(table)
+    console.print(f"use model.selector.threshold={best.threshold:.2f} (now {now:.2f})")
 
 
 @config_app.command("show")
@@ -228,6 +278,17 @@ def model_summary(path: ConfigPath, overrides: Overrides = None) -> None:
     for name, *counts in rows:
         table.add_row(name, *(f"{count:,}" for count in counts[: 1 + frozen]))
     console.print(table)
+
+
+@contextmanager
+def _extra(name: str) -> Iterator[None]:
+    """Imports that need an optional extra."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise GeocoError(
+            f"this command needs {error.name}: pip install 'geoco-savi[{name}]'"
+        ) from None
 
 
 def _split(name: str) -> Split:

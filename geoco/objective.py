@@ -148,7 +148,7 @@ def objective(
 
 def add_gradient(parameter: nn.Parameter, gradient: Tensor) -> None:
     if parameter.grad is None:
-        parameter.grad = gradient.to(parameter.dtype)
+        parameter.grad = gradient.to(parameter.dtype).contiguous()
     else:
         parameter.grad += gradient
 

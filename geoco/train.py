@@ -6,6 +6,7 @@ the number of the step.
 """
 
 import os
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,31 +156,41 @@ class Trainer:
 
     def train(self, minutes: float | None = None) -> bool:
         """Go on to the end, or for so many minutes; True at the end. Leaves a checkpoint always."""
-        began = time.monotonic()
+        try:
+            try:
+                self._loop(None if minutes is None else time.monotonic() + 60 * minutes)
+            finally:
+                # Also after an interruption, and by `_check` not after a loss gone wrong.
+                if sys.exc_info()[0] in (None, KeyboardInterrupt):
+                    self._save()
+        finally:
+            self.close()
+        if self.fabric.is_global_zero:
+            curves(self.run.metrics, self.run.folder / "curves.png")
+        return self._last()
+
+    def close(self) -> None:
+        if self.logs is not None:
+            for log in vars(self.logs).values():
+                log.close()
+
+    def _loop(self, until: float | None) -> None:
         panel = self._panel()
         with _bar(self.console, self.fabric.is_global_zero) as bar:
-            task = bar.add_task(
-                "training", total=self.curriculum.steps, completed=self.step, pace=""
-            )
-            try:
-                while self.step < self.curriculum.steps:
-                    before, at = self.step, time.monotonic()
-                    said = self._interval(panel, None if minutes is None else began + 60 * minutes)
-                    rate = (self.step - before) / (time.monotonic() - at)
-                    images = rate * self.settings.batch
-                    pace = f"{1000 / rate:.1f} ms/step {images:.0f} images/s"
-                    if self.logs is not None:
-                        values = {"milliseconds_per_step": 1000 / rate, "images_per_second": images}
-                        self.logs.pace.append(self.step, values)
-                    bar.update(task, completed=self.step, description=said, pace=pace)
-                    if minutes is not None and time.monotonic() - began > 60 * minutes:
-                        break
-            except KeyboardInterrupt:
-                self._save()
-                raise
-        self._save()
-        self._finish()
-        return self.step == self.curriculum.steps
+            total = self.curriculum.steps
+            task = bar.add_task("training", total=total, completed=self.step, pace="")
+            while not self._last():
+                before, at = self.step, time.monotonic()
+                said = self._interval(panel, until)
+                rate = (self.step - before) / (time.monotonic() - at)
+                images = rate * self.settings.batch
+                if self.logs is not None:
+                    values = {"milliseconds_per_step": 1000 / rate, "images_per_second": images}
+                    self.logs.pace.append(self.step, values)
+                pace = f"{1000 / rate:.1f} ms/step {images:.0f} images/s"
+                bar.update(task, completed=self.step, description=said, pace=pace)
+                if until is not None and time.monotonic() > until:
+                    break
 
     # -- the loop's parts --------------------------------------------------------------------------
 
@@ -242,6 +253,7 @@ class Trainer:
         return max(counts, default=0)
 
     def _validate(self, panel: Panel) -> None:
+        self._check()
         if not self.fabric.is_global_zero:
             return
         with self.fabric.autocast():
@@ -250,7 +262,7 @@ class Trainer:
         self.logs.validation.append(self.step, {"psnr": value})
         so_far = checkpoints.best(self.run.checkpoints)
         if so_far is None or value > so_far.value or so_far.step > self.step:
-            self._save()
+            self._keep()
             checkpoints.mark_best(self.run.checkpoints, self.step, value)
 
     def _draw(self, panel: Panel) -> None:
@@ -263,9 +275,12 @@ class Trainer:
     def _save(self) -> None:
         self._check()
         if self.fabric.is_global_zero:
-            self._write(self.run.checkpoints)
-            checkpoints.prune(self.run.checkpoints, self.settings.keep)
+            self._keep()
         self.fabric.barrier()
+
+    def _keep(self) -> None:
+        self._write(self.run.checkpoints)
+        checkpoints.prune(self.run.checkpoints, self.settings.keep)
 
     def _write(self, folder: Path) -> Path:
         weights, state = self.model.state_dict(), self.stepper.state()
@@ -281,12 +296,6 @@ class Trainer:
         checkpoints.load_into(self.model, weights.tensors, str(last))
         self.stepper.load_state(state.tensors)
         self.step = weights.step
-
-    def _finish(self) -> None:
-        if self.logs is not None:
-            for log in vars(self.logs).values():
-                log.close()
-            curves(self.run.metrics, self.run.folder / "curves.png")
 
     def _last(self) -> bool:
         return self.step == self.curriculum.steps

@@ -7,7 +7,6 @@ sees the clips that an uninterrupted one would have seen.
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -47,12 +46,6 @@ class Order:
         if self._epoch[0] != epoch:
             self._epoch = (epoch, np.random.default_rng((self.seed, epoch)).permutation(self.count))
         return self._epoch[1]
-
-
-class Feed(Protocol):
-    """Gives the batch of a step: the clips of `rows`."""
-
-    def __call__(self, step: int) -> Batch: ...
 
 
 class ResidentFeed:
@@ -109,6 +102,9 @@ class StreamFeed:
     def _read(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
         video = self._dataset.batch(rows.tolist()).video
         return video, torch.from_numpy(self._source[rows])
+
+
+Feed = ResidentFeed | StreamFeed  # called with a step, gives its batch
 
 
 def _to(value: Tensor, device: torch.device) -> Tensor:

@@ -1,0 +1,83 @@
+"""The selector's operating point, chosen on a panel of the training split alone.
+
+The teacher labels pixels of the panel; the threshold is the smallest at which what the selector
+would give up is right often enough. It is printed, not written: `model.selector.threshold` sets it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from geoco import teacher
+from geoco.config_training import Teacher
+from geoco.data import SolidsDataset, StoreDataset
+from geoco.errors import GeocoError
+from geoco.model import GeoCo
+from geoco.selector import deployment_domain
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """A threshold, and what it would do on the panel."""
+
+    threshold: float
+    precision: float  # of the labelled pixels it gives up, by the teacher's confidence
+    recall: float  # of the teacher's positive pixels
+
+
+@torch.no_grad()
+def operating_points(
+    model: GeoCo,
+    dataset: SolidsDataset | StoreDataset,
+    clips: int,
+    settings: Teacher,
+    generator: torch.Generator,
+    batch: int = 8,
+) -> list[OperatingPoint]:
+    """What every threshold from 0.01 to 0.99 would do, on clips spread over a split."""
+    if model.selector is None:
+        raise GeocoError("this model has no selector: model.selector.enabled is false")
+    rows = np.linspace(0, len(dataset) - 1, min(clips, len(dataset))).round().astype(int)
+    scores, positives, protected = [], [], []
+    for part in np.array_split(rows, -(-len(rows) // batch)):
+        video = dataset.batch(part.tolist()).images()
+        positions = model.attention.draw_positions(len(video), generator)
+        binding = model.bind(video, positions)
+        fields = model.decoder(binding.slots)
+        domain = deployment_domain(fields.logits, model.selector.settings)
+        labels = teacher.labels(video, fields, binding.attention, domain, settings)
+        scores.append(torch.sigmoid(model.selector(fields, binding.attention, domain)).flatten())
+        positives.append(labels.positive.flatten())
+        protected.append(labels.protected.flatten())
+    return points(torch.cat(scores), torch.cat(positives), torch.cat(protected))
+
+
+def points(
+    score: Float[Tensor, " pixel"],
+    positive: Float[Tensor, " pixel"],
+    protected: Float[Tensor, " pixel"],
+) -> list[OperatingPoint]:
+    """Precision and recall by threshold; a pixel that the teacher does not know counts for none."""
+    found = []
+    for percent in range(1, 100):
+        given_up = score > percent / 100
+        right, wrong = float(positive[given_up].sum()), float(protected[given_up].sum())
+        found.append(
+            OperatingPoint(
+                percent / 100,
+                right / (right + wrong) if right + wrong > 0 else 1.0,
+                right / max(float(positive.sum()), 1e-8),
+            )
+        )
+    return found
+
+
+def choose(candidates: list[OperatingPoint], least_precision: float) -> OperatingPoint:
+    """The smallest threshold that is precise enough, else the most precise one."""
+    good = [point for point in candidates if point.precision >= least_precision]
+    if good:
+        return min(good, key=lambda point: point.threshold)
+    return max(candidates, key=lambda point: point.precision)

@@ -1,0 +1,182 @@
+"""What an edit should do to a mask, and which objects an edit is scored on (paper, Sec. C.2).
+
+Every command is an affine map of the endpoint-aligned grid, q -> factor q + offset, with one factor
+for both axes. Targets are the factual masks under that map; who is eligible follows from the
+factual masks and the map alone, so that no model can choose its own population.
+
+Maps broadcast against the leading dimensions of masks, so that several commands of one object, or
+one command of several objects, are a single call. Coordinates are float64 throughout: whether a
+pixel belongs to a target must not depend on rounding.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Float64, Real
+from torch import Tensor
+
+FEWEST_PIXELS = 10  # of a valid object, and of a valid target
+BAND = 0.5  # the outermost pixel's cell ends here, in pixels
+TOLERANCE = 1e-6  # pixels: closer than this, two places are the same
+
+
+@dataclass(frozen=True)
+class Map:
+    """q -> factor q + offset, on the grid [-1, 1]^2."""
+
+    factor: Float64[Tensor, "*maps"]
+    offset: Float64[Tensor, "*maps 2"]
+
+    @classmethod
+    def move(cls, pixels: Real[Tensor, "*maps 2"], height: int, width: int) -> "Map":
+        """T_pos: shift by pixels (x, y); one pixel of n is 2 / (n - 1) of the grid."""
+        steps = torch.tensor([width - 1, height - 1], dtype=torch.float64, device=pixels.device)
+        return cls._of(torch.ones_like(steps[0]), 2 * pixels.double() / steps)
+
+    @classmethod
+    def resize(cls, factor: Float[Tensor, "..."], position: Float[Tensor, "... 2"]) -> "Map":
+        """T_scl: scale by a factor about a position; the two broadcast."""
+        factor, position = factor.double(), position.double()
+        return cls._of(factor, position - factor[..., None] * position)
+
+    @classmethod
+    def transplant(
+        cls,
+        position: Float[Tensor, "... 2"],
+        scale: Float[Tensor, "..."],
+        donor_position: Float[Tensor, "... 2"],
+        donor_scale: Float[Tensor, "..."],
+    ) -> "Map":
+        """T_app: the donor's frame onto the recipient's, p_r + s_r / s_d (q - p_d)."""
+        factor = scale.double() / donor_scale.double()
+        return cls._of(factor, position.double() - factor[..., None] * donor_position.double())
+
+    @classmethod
+    def _of(cls, factor: Tensor, offset: Tensor) -> "Map":
+        return cls(factor.expand(offset.shape[:-1]), offset)
+
+    def inverse(self) -> "Map":
+        """The map that undoes this one."""
+        return Map(1 / self.factor, -self.offset / self.factor[..., None])
+
+    def apply(self, points: Float[Tensor, "... 2"]) -> Float64[Tensor, "... 2"]:
+        """Where points (x, y) of the grid go; points and maps broadcast."""
+        return self.factor[..., None] * points.double() + self.offset
+
+
+def warp(mask: Bool[Tensor, "... height width"], edit: Map) -> Bool[Tensor, "... height width"]:
+    """The ideal target: hard masks inverse-warped by nearest neighbour, zero beyond the canvas.
+
+    A pixel stands for its cell [i - 1/2, i + 1/2): a place half-way between two pixels takes the
+    right or lower one. (Rounding half to even would tear a mask moved by half a pixel into stripes
+    of two.) Whole-pixel moves are exact.
+    """
+    height, width = mask.shape[-2:]
+    columns, rows = (
+        torch.floor(places + 0.5 + TOLERANCE).long()
+        for places in _sampled_places(edit, height, width)
+    )
+    shape = (*torch.broadcast_shapes(mask.shape[:-2], edit.factor.shape), height, width)
+    row = rows.clamp(0, height - 1)[..., :, None].expand(shape)
+    column = columns.clamp(0, width - 1)[..., None, :].expand(shape)
+    found = mask.expand(shape).gather(-2, row).gather(-1, column)
+    inside_rows = (rows >= 0) & (rows < height)
+    inside_columns = (columns >= 0) & (columns < width)
+    return found & inside_rows[..., :, None] & inside_columns[..., None, :]
+
+
+def warp_image(
+    layer: Float[Tensor, "... channel height width"], edit: Map
+) -> Float[Tensor, "... channel height width"]:
+    """Fields inverse-warped bilinearly, with zeros beyond the canvas.
+
+    For RGB targets the channels are colours premultiplied by alpha, and alpha itself: interpolating
+    plain colours would bleed those of pixels that the layer does not cover. Values must be finite.
+    Whole-pixel moves are exact.
+    """
+    height, width = layer.shape[-2:]
+    # The map keeps the axes apart, so that bilinear sampling is one small matrix on either side; in
+    # float64, which neither autocast nor TF32 makes coarser.
+    columns, rows = (
+        _tents(places, size)[..., None, :, :]
+        for places, size in zip(_sampled_places(edit, height, width), (width, height), strict=True)
+    )
+    return (rows @ layer.double() @ columns.transpose(-2, -1)).to(layer.dtype)
+
+
+def valid(
+    mask: Bool[Tensor, "... height width"], least: int = FEWEST_PIXELS
+) -> Bool[Tensor, "..."]:
+    """Whether a mask is large enough to be measured: an object, or the target of an edit."""
+    return mask.sum((-2, -1)) >= least
+
+
+def cell_bounds(mask: Bool[Tensor, "... height width"]) -> Float64[Tensor, "... 4"]:
+    """Left, top, right and bottom of the occupied pixels' cells, in pixels; nan for empty masks.
+
+    Pixel i is the cell from i - 1/2 to i + 1/2: a mask of one pixel is one pixel wide.
+    """
+
+    def ends(line: Tensor) -> tuple[Tensor, Tensor]:
+        line = line.to(torch.uint8)
+        # argmax returns the first of equals.
+        return line.argmax(-1) - 0.5, line.shape[-1] - line.flip(-1).argmax(-1) - 0.5
+
+    left, right = ends(mask.any(-2))
+    top, bottom = ends(mask.any(-1))
+    bounds = torch.stack((left, top, right, bottom), -1).double()
+    return bounds.where(mask.any(-1).any(-1)[..., None], torch.nan)
+
+
+def transformed_bounds(
+    bounds: Float64[Tensor, "... 4"], edit: Map, height: int, width: int
+) -> Float64[Tensor, "... 4"]:
+    """Where an edit puts cell bounds, in pixels and before anything is clipped."""
+    shift = torch.stack((_shift(edit, 0, width), _shift(edit, 1, height)), -1)
+    return edit.factor[..., None] * bounds + torch.cat((shift, shift), -1)
+
+
+def interior(bounds: Float64[Tensor, "... 4"], height: int, width: int) -> Bool[Tensor, "..."]:
+    """Whether bounds avoid the outermost pixel band: inside [0.5, 62.5] on 64 pixels."""
+    left, top, right, bottom = bounds.unbind(-1)
+    least = BAND - TOLERANCE
+    inside_width = (left >= least) & (right <= width - 1 - least)
+    return inside_width & (top >= least) & (bottom <= height - 1 - least)
+
+
+def feasible(mask: Bool[Tensor, "... height width"], edit: Map) -> Bool[Tensor, "..."]:
+    """The interior scope: the factual mask and its ideal image both avoid the outermost band.
+
+    A scale curve asks it of all its commands; a transplant asks it of the donor under the map, and
+    of the recipient's own bounds (`interior`). An empty mask is nowhere.
+    """
+    height, width = mask.shape[-2:]
+    bounds = cell_bounds(mask)
+    image = transformed_bounds(bounds, edit, height, width)
+    return interior(bounds, height, width) & interior(image, height, width)
+
+
+def _shift(edit: Map, axis: int, size: int) -> Float64[Tensor, "*maps"]:
+    """The map of pixel indices along an axis is i -> factor i + this."""
+    return (edit.offset[..., axis] + 1 - edit.factor) * (size - 1) / 2
+
+
+def _sampled_places(
+    edit: Map, height: int, width: int
+) -> tuple[Float64[Tensor, "*maps width"], Float64[Tensor, "*maps height"]]:
+    """From where each column and each row of the edited canvas takes its value, in pixels."""
+    back = edit.inverse()
+
+    def along(axis: int, size: int) -> Tensor:
+        pixels = torch.arange(size, dtype=torch.float64, device=edit.factor.device)
+        places = back.factor[..., None] * pixels + _shift(back, axis, size)[..., None]
+        whole = places.round()
+        return torch.where((places - whole).abs() < TOLERANCE, whole, places)
+
+    return along(0, width), along(1, height)
+
+
+def _tents(places: Float64[Tensor, "*maps sample"], size: int) -> Float64[Tensor, "..."]:
+    """Weights of linear interpolation: row by row, how much of each pixel a place takes."""
+    pixels = torch.arange(size, dtype=torch.float64, device=places.device)
+    return (1 - (places[..., None] - pixels).abs()).clamp_min(0)

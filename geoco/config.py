@@ -153,7 +153,7 @@ class Slots(Section):
 class Decoder(Section):
     """How slots are drawn; the paper's Obj3D values. Layers are [size, kernel]."""
 
-    kind: Literal["steered", "conventional", "canonical"] = "steered"
+    design: Literal["steered", "conventional", "canonical"] = "steered"
     broadcast: int = Field(16, ge=2)
     layers: tuple[tuple[int, int], ...] = Field(
         ((32, 5), (64, 3), (64, 3), (64, 3), (64, 3)), min_length=1

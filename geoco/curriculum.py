@@ -107,7 +107,7 @@ class Curriculum:
             rising = [term for term in phase.terms if self._since(term) is phase]
             if phase.ramp and rising:
                 found.append((phase.start + phase.ramp, f"{' and '.join(rising)} in full"))
-        if model.decoder.kind == "steered":
+        if model.decoder.design == "steered":
             found.append((train.reference.start, "reference scale moves"))
             found.append((train.reference.start + train.reference.length, "reference scale final"))
         if train.warmup:

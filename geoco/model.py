@@ -51,7 +51,7 @@ class GeoCo(nn.Module):
             gate_bound=slots.gate_bound,
         )
         self.decoder = Decoder(
-            kind=decoder.kind,
+            kind=decoder.design,
             dim=slots.dim,
             broadcast=decoder.broadcast,
             layers=decoder.layers,

@@ -168,3 +168,9 @@ def test_bases_may_form_a_diamond_but_no_circle(tmp_path: Path) -> None:
         GeocoError, match=r"leads back to itself \(.*a.yaml -> .*b.yaml -> .*c.yaml"
     ):
         config.load(tmp_path / "a.yaml")
+
+
+def test_another_decoder_keeps_the_rest_of_its_section() -> None:
+    """Its designs share all other fields: only sections that differ in kind replace each other."""
+    model = config.load(ROOT / "configs" / "smoke.yaml", ["model.decoder.design=steered"]).model
+    assert model.decoder.layers == ((16, 5), (32, 3))

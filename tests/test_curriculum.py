@@ -383,7 +383,7 @@ def test_isa_is_reconstruction_alone() -> None:
     assert schedule.changes() == [0]
     assert schedule.plan(69_999).mode.terms == {"rec"}
     settings = config.load(CONFIGS / "isa.yaml").model
-    assert settings.decoder.kind == "conventional"
+    assert settings.decoder.design == "conventional"
     assert not settings.slots.readout
     assert not settings.selector.enabled
 

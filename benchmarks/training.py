@@ -1,0 +1,260 @@
+"""The pace of training: every mode of the schedule, its average, and where the time goes.
+
+    python benchmarks/training.py --weights RUN        # with the scales of a trained model
+    python benchmarks/training.py --peer               # also with grid_sample convolutions
+
+Slots decide the pace: the convolution is faster below dilation one than beyond. Without weights the
+model's scales are set to those of objects (uniform in 0.1 to 0.2, one slot at 0.85).
+"""
+
+import argparse
+import itertools
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from lightning.fabric import Fabric
+from scale_steered_conv import grid_sample_conv2d
+from torch import Tensor
+
+from geoco import checkpoints, config
+from geoco.config import Config
+from geoco.curriculum import Curriculum, Plan
+from geoco.data import open_dataset
+from geoco.data.feed import Batch, Order, ResidentFeed
+from geoco.model import GeoCo
+from geoco.objective import Draws
+from geoco.ops import ScaleSteeredConv2d, steered
+from geoco.slots import Slots
+from geoco.stepping import Stepper
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--config", type=Path, default=Path("configs/geoco.yaml"))
+    parser.add_argument("--weights", type=Path)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--peer", action="store_true", help="also with grid_sample convolutions")
+    parser.add_argument("overrides", nargs="*")
+    arguments = parser.parse_args()
+    settings = config.load(arguments.config, arguments.overrides)
+    fabric = Fabric(accelerator=arguments.device, devices=1, precision=settings.train.precision)
+    fabric.launch()
+    name = torch.cuda.get_device_name() if arguments.device == "cuda" else "CPU"
+    print(f"{name}, PyTorch {torch.__version__}, batch {settings.train.batch}", flush=True)
+
+    dataset = open_dataset(settings.data, "train")
+    began = time.perf_counter()
+    order = Order(len(dataset), settings.train.batch, settings.train.seed)
+    feed = ResidentFeed(dataset, order, fabric.device)
+    _wait(fabric.device)
+    making = time.perf_counter() - began
+    print(f"{dataset.frame_count:,} frames resident after {making:.1f} s", flush=True)
+
+    ours = _schedule("ours", settings, fabric, feed, arguments.weights, arguments.steps, making)
+    if arguments.peer:
+        steered.scale_steered_conv2d = _peer  # type: ignore[assignment]
+        theirs = _schedule(
+            "grid_sample", settings, fabric, feed, arguments.weights, arguments.steps, making
+        )
+        print(f"grid_sample takes {theirs / ours:.2f} times as long")
+
+
+def _peer(x: Tensor, weight: Tensor, bias: Tensor, dilation: Tensor, **_: object) -> Tensor:
+    if torch.is_autocast_enabled(x.device.type):
+        x = x.to(torch.get_autocast_dtype(x.device.type))
+    return grid_sample_conv2d(x, weight.to(x.dtype), bias.to(x.dtype), dilation)
+
+
+def _schedule(
+    name: str,
+    settings: Config,
+    fabric: Fabric,
+    feed: ResidentFeed,
+    weights: Path | None,
+    steps: int,
+    making: float,
+) -> float:
+    """Every mode's step time and the schedule's average in milliseconds."""
+    torch.manual_seed(0)
+    model = GeoCo(settings.model).to(fabric.device)
+    if weights is not None:
+        checkpoints.load_into(model, checkpoints.read_weights(weights).tensors, str(weights))
+    else:
+        _with_scales_of_objects(model)
+    curriculum = Curriculum(settings, model.cold_scale)
+    stepper = Stepper(model, settings, fabric)
+    changes = [*curriculum.changes(), curriculum.steps]
+    spent = 0.0
+    print(f"\n{name}\n{'from step':>10} {'ms/step':>9} {'busy':>6} {'GiB':>6}")
+    for first, last in itertools.pairwise(changes):
+        plan = curriculum.plan(last - 1)
+        run = _stepped(stepper, feed, plan, settings)
+        for index in range(6):
+            run(index)
+        if fabric.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        milliseconds = _median(run, fabric.device, steps)
+        busy = _busy(run, fabric.device, milliseconds)
+        memory = torch.cuda.max_memory_reserved() / 2**30 if fabric.device.type == "cuda" else 0.0
+        spent += milliseconds * (last - first)
+        print(f"{first:>10,} {milliseconds:>9.2f} {busy:>6.1%} {memory:>6.2f}", flush=True)
+    average = spent / curriculum.steps
+    minutes = (spent / 1000 + making) / 60
+    print(f"average {average:.2f} ms; {curriculum.steps:,} steps and data in {minutes:.1f} minutes")
+    if name == "ours":
+        _parts(model, stepper, feed, settings, curriculum.plan(curriculum.steps - 1))
+    return average
+
+
+def _with_scales_of_objects(model: GeoCo) -> None:
+    bind = model.bind
+
+    def bound(*arguments: object, **options: object) -> object:
+        binding = bind(*arguments, **options)  # type: ignore[arg-type]
+        scale = binding.slots.scale
+        share = torch.linspace(0.1, 0.2, scale.shape[-1], device=scale.device)
+        share[-1] = 0.85
+        # In value those of objects, in gradient those of the model.
+        objects = scale / scale.detach() * share
+        slots = Slots(binding.slots.appearance, binding.slots.position, objects)
+        return type(binding)(slots, binding.attention, binding.gate)
+
+    model.bind = bound  # type: ignore[method-assign,assignment]
+
+
+def _stepped(
+    stepper: Stepper, feed: ResidentFeed, plan: Plan, settings: Config
+) -> Callable[[int], None]:
+    def run(index: int) -> None:
+        stepper(*_inputs(feed, index, settings), plan)
+
+    return run
+
+
+def _inputs(feed: ResidentFeed, index: int, settings: Config) -> tuple[Batch, Draws]:
+    train, slots = settings.train, settings.model.slots.count
+    generator = torch.Generator().manual_seed(index)
+    frames = settings.data.window.length
+    drawn = vars(Draws.of(generator, train.batch, frames, slots)).values()
+    device = feed.frames.device
+    if device.type == "cuda":
+        drawn = [value.pin_memory().to(device, non_blocking=True) for value in drawn]  # type: ignore[assignment]
+    return feed(index), Draws(*drawn)
+
+
+def _parts(
+    model: GeoCo, stepper: Stepper, feed: ResidentFeed, settings: Config, plan: Plan
+) -> None:
+    """What the parts of a step take by themselves, launched one by one, and the decoder's floor."""
+    device = feed.frames.device
+    batch, draws = _inputs(feed, 0, settings)
+    video = batch.video.float() / 255
+    with stepper.fabric.autocast():
+        tokens = model.encoder(video.flatten(0, 1))
+        start = model.attention.first(draws.positions)
+        iterations = settings.model.slots.first_iterations
+        bound = model.bind(video, draws.positions).slots
+        slots = Slots(*(part.detach().requires_grad_() for part in vars(bound).values()))
+        one = Slots(*(part[:, :, :1].detach() for part in vars(slots).values()))
+
+        def backward_of(make: Callable[[], Tensor]) -> Callable[[int], None]:
+            return lambda _: make().float().square().mean().backward()
+
+        parts: dict[str, Callable[[int], object]] = {
+            "encoder, forward": lambda _: model.encoder(video.flatten(0, 1)),
+            "encoder, both": backward_of(lambda: model.encoder(video.flatten(0, 1))),
+            "slot attention, forward": lambda _: model.attention(
+                tokens.detach(), start, iterations
+            ),
+            "slot attention, both": backward_of(
+                lambda: model.attention(tokens.detach(), start, iterations).slots.appearance
+            ),
+            "decoder, forward": lambda _: model.decoder(slots),
+            "decoder, both": backward_of(lambda: model.decoder(slots).rgb.sum(2)),
+            "alpha path, forward": lambda _: model.decoder(slots, alpha_only=True),
+            "alpha path, both": backward_of(lambda: model.decoder(slots, alpha_only=True).logits),
+            "transplants, both": backward_of(lambda: model.decoder(one, alpha_only=True).logits),
+        }
+        print("\npart of a step, launched by itself")
+        for name, part in parts.items():
+            part(0)
+            part(0)
+            print(f"{_median(part, device, 10):>9.2f} ms  {name}", flush=True)
+    rate = _ceiling(device)
+    operations = _decoder_operations(model, settings)
+    print(
+        f"floor of the decoder's products: {3e3 * operations / rate:.2f} ms forward and backward "
+        f"at the {rate / 1e12:.1f} TFLOP/s measured here"
+    )
+
+
+def _decoder_operations(model: GeoCo, settings: Config) -> float:
+    """Multiplications and additions of the decoder's layers, forward."""
+    samples = settings.train.batch * settings.data.window.length * settings.model.slots.count
+    total = 0.0
+    sizes = [*model.decoder.sizes, model.decoder.sizes[-1]]
+    for size, layer in zip(sizes, [*model.decoder.refine, model.decoder.color], strict=True):
+        assert isinstance(layer, ScaleSteeredConv2d | torch.nn.Conv2d)
+        total += 2.0 * samples * size**2 * layer.weight.numel()
+    return total
+
+
+def _ceiling(device: torch.device) -> float:
+    """Products per second of large matrices in bf16, times two."""
+    size = 8192 if device.type == "cuda" else 512
+    a = torch.randn(size, size, device=device, dtype=torch.bfloat16)
+    a @ a
+    return 2e3 * size**3 / _median(lambda _: a @ a, device, 10)
+
+
+def _median(run: Callable[[int], object], device: torch.device, count: int) -> float:
+    """Milliseconds; on a GPU of queued calls, since a training does not wait for each."""
+    if device.type != "cuda":
+        times = []
+        for index in range(min(count, 3)):
+            began = time.perf_counter()
+            run(index)
+            times.append(1000 * (time.perf_counter() - began))
+        return statistics.median(times)
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
+    events[0].record()
+    for index, event in enumerate(events[1:]):
+        run(index)
+        event.record()
+    torch.cuda.synchronize()
+    return statistics.median(a.elapsed_time(b) for a, b in itertools.pairwise(events))
+
+
+def _busy(run: Callable[[int], object], device: torch.device, milliseconds: float) -> float:
+    """The share of a step's time in which some kernel runs."""
+    if device.type != "cuda":
+        return 1.0
+    count = 5
+    activities = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        for index in range(count):
+            run(index)
+        torch.cuda.synchronize()
+    spans = sorted(
+        (event.time_range.start, event.time_range.end)
+        for event in profile.events() or ()
+        if str(event.device_type).endswith("CUDA")
+    )
+    covered, reached = 0.0, 0.0
+    for start, end in spans:
+        covered += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return covered / 1000 / count / milliseconds
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    main()

@@ -146,6 +146,7 @@ class Slots(Section):
     grid_dim: int = Field(128, ge=8)
     first_iterations: int = Field(3, ge=1)
     later_iterations: int = Field(2, ge=1)
+    initial_scale: float = Field(1.0, ge=0.001, le=2)  # learned from there
     readout: bool = True
     gate_bound: float = Field(0.5, gt=0, le=1)
 

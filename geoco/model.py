@@ -47,6 +47,7 @@ class GeoCo(nn.Module):
             token_dim=self.encoder.dim,
             update_dim=slots.update_dim,
             grid_dim=slots.grid_dim,
+            initial_scale=slots.initial_scale,
             readout=slots.readout,
             gate_bound=slots.gate_bound,
         )

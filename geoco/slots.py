@@ -48,12 +48,13 @@ class SlotAttention(nn.Module):
         token_dim: int = 64,
         update_dim: int = 128,
         grid_dim: int = 128,
+        initial_scale: float = 1.0,
         readout: bool = True,
         gate_bound: float = 0.5,
     ) -> None:
         super().__init__()
         self.appearance = nn.Parameter(torch.randn(count, dim))
-        self.scale = nn.Parameter(torch.ones(count))
+        self.scale = nn.Parameter(torch.full((count,), initial_scale))
         self.token_norm = nn.LayerNorm(token_dim)
         self.slot_norm = nn.LayerNorm(dim)
         self.query = nn.Linear(dim, dim, bias=False)

@@ -31,6 +31,10 @@ def test_help_shows_every_command_with_an_example() -> None:
     assert "Slots with explicit appearance" in geoco("--help").stdout
     commands = (
         ("demo",),
+        ("train",),
+        ("curriculum",),
+        ("calibrate",),
+        ("model", "summary"),
         ("config", "show"),
         ("data", "import"),
         ("data", "inspect"),
@@ -101,6 +105,20 @@ def test_preview_of_the_generator(tmp_path: Path) -> None:
     assert re.search(r"val\W+200\W+20000\W+64 x 64\W+exact\W+2600", shown)
 
 
+def test_model_summary() -> None:
+    shown = geoco("model", "summary", "configs/geoco.yaml").stdout
+    assert re.search(r"encoder\W+312,256", shown)
+    assert re.search(r"total\W+660,284", shown)
+
+
+def test_curriculum(tmp_path: Path) -> None:
+    out = tmp_path / "curriculum.png"
+    shown = geoco("curriculum", "configs/geoco.yaml", "--out", out).stdout
+    assert re.search(r"15,000\s+factual calibration", shown)
+    assert re.search(r"36,200\s+selector applies", shown)
+    assert out.stat().st_size > 10_000
+
+
 def test_demo(tmp_path: Path) -> None:
     result = geoco("demo", "--out", tmp_path)
     assert result.returncode == 0, result.stderr
@@ -119,6 +137,9 @@ def test_demo(tmp_path: Path) -> None:
         (("data", "inspect", "configs/obj3d.yaml"), "there is no store here: run geoco data"),
         (("data", "inspect", "tests"), "tests: there is no store here"),
         (("data", "preview", "configs/movi-c.yaml"), "there is no store here: run geoco data"),
+        (("train",), "give either a configuration to start a run or --resume RUN"),
+        (("train", "--resume", "tests"), "tests: there is no run here, it has no config.yaml"),
+        (("calibrate", "tests"), "tests: there is no finished checkpoint here"),
         (("config", "show", "nothing.yaml"), "nothing.yaml: cannot read this configuration file"),
     ],
 )

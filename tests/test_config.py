@@ -172,5 +172,5 @@ def test_bases_may_form_a_diamond_but_no_circle(tmp_path: Path) -> None:
 
 def test_another_decoder_keeps_the_rest_of_its_section() -> None:
     """Its designs share all other fields: only sections that differ in kind replace each other."""
-    model = config.load(ROOT / "configs" / "smoke.yaml", ["model.decoder.design=steered"]).model
-    assert model.decoder.layers == ((16, 5), (32, 3))
+    changes = ["model.decoder.layers=[[16,5],[32,3]]", "model.decoder.design=canonical"]
+    assert config.load(None, changes).model.decoder.layers == ((16, 5), (32, 3))

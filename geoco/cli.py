@@ -133,6 +133,62 @@ def curriculum(
     console.print(f"wrote {out}", soft_wrap=True)
 
 
+@app.command("eval")
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="A run's folder or a file of weights.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(help="Differences of the data, as in data.path=stores/mine."),
+    ] = None,
+    split: SplitName = "val",
+    tables: Annotated[str, typer.Option(help="all, or names with commas between.")] = "all",
+    windows: Annotated[int | None, typer.Option(min=2, help="The first so many only.")] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Scenes at once; changes no result.")] = 64,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    out: Annotated[Path | None, typer.Option(help="A folder; RUN/evaluation if not given.")] = None,
+) -> None:
+    """Measure whether a model's slots obey commands: tables as JSON and Markdown.
+
+    Example: `geoco eval runs/geoco --windows 100 --tables factual,editing`
+    """
+    import torch
+
+    from geoco import checkpoints, evaluation
+    from geoco.data import open_dataset
+    from geoco.model import GeoCo
+
+    if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
+        raise GeocoError(f"--device {device}: expected cpu, or cuda where PyTorch finds one")
+    weights = checkpoints.read_weights(run)
+    config = weights.config
+    if overrides:
+        config = configuration.override(config, overrides)
+    model = GeoCo(config.model)
+    checkpoints.load_into(model, weights.tensors, str(run))
+    folder = out or (run if run.is_dir() else run.parent) / "evaluation"
+    names = evaluation.TABLES if tables == "all" else tuple(tables.split(","))
+    console.print(f"on {device}", highlight=False)
+    with _progress() as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def report(table: str, done: int, total: int) -> None:
+            if table not in tasks:
+                tasks[table] = bars.add_task(table, total=total)
+            bars.update(tasks[table], completed=done, total=total)
+
+        evaluation.evaluate(
+            evaluation.GeoCoModel(model.to(device).eval()),
+            open_dataset(config.data, _split(split)),
+            folder,
+            f"{config.model.decoder.design}, step {weights.step:,}",
+            names,
+            batch,
+            windows,
+            report,
+        )
+    console.print(f"wrote {folder / 'tables.md'}", soft_wrap=True)
+
+
 @app.command()
 def calibrate(
     run: Annotated[Path, typer.Argument(help="A run's folder or a file of weights.")],

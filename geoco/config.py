@@ -224,6 +224,11 @@ def load(path: Path | str | None = None, overrides: Iterable[str] = ()) -> Confi
     return config_files.read(Config, file, overrides, _DEFAULT_KINDS)
 
 
+def override(config: Config, overrides: Iterable[str]) -> Config:
+    """A configuration with differences, as on the command line."""
+    return config_files.changed(config, overrides)
+
+
 def loads(text: str, where: str = "configuration") -> Config:
     """Read a resolved configuration back from its YAML text."""
     return config_files.parse(Config, text, where)

@@ -41,6 +41,14 @@ def read(
     return _validate(schema, raw, where)
 
 
+def changed(config: Schema, overrides: Iterable[str]) -> Schema:
+    """A resolved configuration with overrides on top."""
+    raw = config.model_dump(mode="json")
+    for override in overrides:
+        raw = _merge(raw, _parse_override(override))
+    return _validate(type(config), raw, "overrides")
+
+
 def parse(schema: type[Schema], text: str, where: str) -> Schema:
     """A resolved configuration from its YAML text."""
     return _validate(schema, _parse_yaml(text, where), where)

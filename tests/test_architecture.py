@@ -123,6 +123,18 @@ ALLOWED = {
         "geoco.selector",
         "geoco.teacher",
     },
+    "geoco.evaluation": {
+        "geoco.data",
+        "geoco.decoders",
+        "geoco.errors",
+        "geoco.evaluation",
+        "geoco.ideal",
+        "geoco.metrics",
+        "geoco.metrics_rgb",
+        "geoco.model",
+        "geoco.slots",
+        "geoco.supports",
+    },
     "geoco.demo": {"geoco.config", "geoco.draw", "geoco.solids", "geoco.data"},
     "geoco.cli": {"geoco"},
 }

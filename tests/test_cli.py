@@ -34,6 +34,7 @@ def test_help_shows_every_command_with_an_example() -> None:
         ("train",),
         ("curriculum",),
         ("calibrate",),
+        ("eval",),
         ("model", "summary"),
         ("config", "show"),
         ("data", "import"),

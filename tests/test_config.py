@@ -174,3 +174,11 @@ def test_another_decoder_keeps_the_rest_of_its_section() -> None:
     """Its designs share all other fields: only sections that differ in kind replace each other."""
     changes = ["model.decoder.layers=[[16,5],[32,3]]", "model.decoder.design=canonical"]
     assert config.load(None, changes).model.decoder.layers == ((16, 5), (32, 3))
+
+
+def test_overrides_of_a_resolved_configuration() -> None:
+    resolved = config.loads(config.load(None, ["data.height=96"]).to_yaml())
+    assert config.override(resolved, ["data.width=80"]).data.width == 80
+    assert config.override(resolved, ["data.width=80"]).data.height == 96
+    with pytest.raises(GeocoError, match=r"data\.widht: unknown key"):
+        config.override(resolved, ["data.widht=80"])

@@ -1,0 +1,39 @@
+"""Evaluation: do slots obey commands? Populations, edits, tables, for any slot model."""
+
+from geoco.evaluation.commands import FACTORS, MOVES, Commands, Eligibility
+from geoco.evaluation.editing import EditingScores, EditRecords, Records, editing_scores
+from geoco.evaluation.factual import FactualScores
+from geoco.evaluation.population import Factual, Windows, starting_positions, window_major
+from geoco.evaluation.protocol import Encoded, GeoCoModel, OneSlotModel, SlotModel
+from geoco.evaluation.run import TABLES, Results, evaluate, read_records
+from geoco.evaluation.stability import SharedBackgroundScores, StabilityScores
+from geoco.evaluation.tables import markdown, read_table, write_table
+
+__all__ = [
+    "FACTORS",
+    "MOVES",
+    "TABLES",
+    "Commands",
+    "EditRecords",
+    "EditingScores",
+    "Eligibility",
+    "Encoded",
+    "Factual",
+    "FactualScores",
+    "GeoCoModel",
+    "OneSlotModel",
+    "Records",
+    "Results",
+    "SharedBackgroundScores",
+    "SlotModel",
+    "StabilityScores",
+    "Windows",
+    "editing_scores",
+    "evaluate",
+    "markdown",
+    "read_records",
+    "read_table",
+    "starting_positions",
+    "window_major",
+    "write_table",
+]

@@ -1,0 +1,179 @@
+"""What is asked of a model, and on whom it counts: the commands of the paper's Sec. C.2.
+
+Commands and eligibility follow from factual slots and supports alone. They are computed in full
+before anything is decoded, so that no outcome of an edit can choose its population.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float64, Int64
+from torch import Tensor
+
+from geoco import ideal, metrics
+from geoco.evaluation.population import Factual, window_major
+from geoco.ideal import Map
+from geoco.slots import Slots
+
+MOVES = ((6, 0), (-6, 0), (0, 6), (0, -6))  # pixels, (x, y)
+FACTORS = (0.5, 0.75, 1.0, 1.25, 1.5)
+IDENTITY = FACTORS.index(1.0)
+CommandKind = Literal["position", "scale", "transplant"]
+_CHUNK = 256  # masks that are warped at a time
+
+
+@dataclass(frozen=True)
+class Commands:
+    """Edits of one kind, object by object and within an object in the order of the commands."""
+
+    kind: CommandKind
+    window: Int64[Tensor, " edit"]  # rows of the factual record
+    slot: Int64[Tensor, " edit"]
+    command: Int64[Tensor, " edit"]  # which of MOVES or FACTORS; 0 for transplants
+    edited: Slots  # the slot's new state, one per edit
+    mask_window: Int64[Tensor, " edit"]  # whose factual mask the target is made from
+    mask_slot: Int64[Tensor, " edit"]
+    map: Map
+
+    def __len__(self) -> int:
+        return len(self.window)
+
+
+@dataclass(frozen=True)
+class Eligibility:
+    """Which edits count where, and what leaving the recipient as it is would score."""
+
+    valid: Bool[np.ndarray, " edit"]  # the ideal target has ten pixels: scored by F1
+    positive: Bool[np.ndarray, " edit"]  # it has any: an empty output is a disappearance
+    interior: Bool[np.ndarray, " edit"]  # valid, and all supports avoid the outermost band
+    noop: Float64[np.ndarray, " edit"]  # F1 of the unchanged recipient
+
+
+def moves(factual: Factual) -> Commands:
+    """Four translations by six pixels of every valid object."""
+    height, width = factual.masks.shape[-2:]
+    base = _repeated(factual, "position", len(MOVES))
+    pixels = torch.tensor(MOVES)[base.command]
+    edit = Map.move(pixels, height, width)
+    position = base.edited.position
+    moved = (position.double() + edit.offset).to(position.dtype)
+    return replace(base, edited=replace(base.edited, position=moved), map=edit)
+
+
+def resizes(factual: Factual) -> Commands:
+    """Five scale factors, the identity among them, about the explicit position."""
+    base = _repeated(factual, "scale", len(FACTORS))
+    factor = torch.tensor(FACTORS, dtype=torch.float64)[base.command]
+    scale = base.edited.scale
+    resized = (scale.double() * factor).to(scale.dtype)
+    return replace(
+        base,
+        edited=replace(base.edited, scale=resized),
+        map=Map.resize(factor, base.edited.position),
+    )
+
+
+def transplants(factual: Factual) -> Commands:
+    """The donor's appearance in the recipient's place and size, wherever there is a donor."""
+    donor_window, donor_slot = donors(factual)
+    known = donor_window >= 0
+    base = _repeated(factual, "transplant", 1)
+    donor = (donor_window[known], donor_slot[known])
+    edited = Slots(factual.appearance[donor], base.edited.position[known], base.edited.scale[known])
+    return replace(
+        base,
+        window=base.window[known],
+        slot=base.slot[known],
+        command=base.command[known],
+        edited=edited,
+        mask_window=donor[0],
+        mask_slot=donor[1],
+        map=Map.transplant(
+            edited.position, edited.scale, factual.position[donor], factual.scale[donor]
+        ),
+    )
+
+
+def donors(factual: Factual) -> tuple[Int64[Tensor, " object"], Int64[Tensor, " object"]]:
+    """Window and slot of every object's donor, -1 where it has none.
+
+    The next window from a different source is the only candidate: where it has no valid object of
+    the same rank, the recipient is not transplanted.
+    """
+    following = _next_windows(factual.source)
+    window, _ = factual.objects
+    candidate = torch.from_numpy(following)[window]
+    ranks = torch.where(factual.valid, factual.valid.long().cumsum(1) - 1, -1)
+    same = (ranks[candidate] == factual.rank[:, None]) & (candidate >= 0)[:, None]
+    found = same.any(1)
+    slot = same.to(torch.uint8).argmax(1)
+    return candidate.where(found, -1), slot.where(found, -1)
+
+
+def eligibility(factual: Factual, commands: Commands) -> Eligibility:
+    """Judged on factual masks and ideal targets; for transplants of donor and recipient both."""
+    height, width = factual.masks.shape[-2:]
+    parts = []
+    # Without commands there is one chunk, an empty one.
+    for chunk in torch.arange(len(commands)).split(_CHUNK):
+        original, target = targets(factual, commands, chunk)
+        recipient = factual.masks[commands.window[chunk], commands.slot[chunk]]
+        edit = Map(commands.map.factor[chunk], commands.map.offset[chunk])
+        valid = ideal.valid(target)
+        inside = ideal.interior(ideal.cell_bounds(recipient), height, width)
+        parts.append(
+            (
+                valid,
+                target.flatten(1).any(1),
+                valid & inside & ideal.feasible(original, edit),
+                metrics.f1(recipient, target),
+            )
+        )
+    columns = [torch.cat(list(column)).numpy() for column in zip(*parts, strict=True)]
+    return Eligibility(columns[0], columns[1], columns[2], columns[3])
+
+
+def targets(
+    factual: Factual,
+    commands: Commands,
+    chunk: Int64[Tensor, " edit"],
+    device: torch.device | str = "cpu",
+) -> tuple[Bool[Tensor, "edit height width"], Bool[Tensor, "edit height width"]]:
+    """For some edits, the factual masks that their targets are made from, and the targets."""
+    original = factual.masks[commands.mask_window[chunk], commands.mask_slot[chunk]].to(device)
+    edit = Map(commands.map.factor[chunk].to(device), commands.map.offset[chunk].to(device))
+    return original, ideal.warp(original, edit)
+
+
+def _repeated(factual: Factual, kind: CommandKind, count: int) -> Commands:
+    """Every valid object `count` times over, as it is."""
+    window, slot = (part.repeat_interleave(count) for part in factual.objects)
+    place = (window, slot)
+    edited = Slots(factual.appearance[place], factual.position[place], factual.scale[place])
+    return Commands(
+        kind,
+        window,
+        slot,
+        torch.arange(count).repeat(len(window) // count),
+        edited,
+        window,
+        slot,
+        Map.resize(torch.ones(len(window)), edited.position),
+    )
+
+
+def _next_windows(sources: Sequence[str]) -> Int64[np.ndarray, " window"]:
+    """The next window from a different source, in cyclic window-major order; -1 if none."""
+    order = window_major(sources)
+    following = np.full(len(sources), -1, dtype=np.int64)
+    if len(set(sources)) < 2:
+        return following
+    for place, window in enumerate(order):
+        step = 1
+        while sources[order[(place + step) % len(order)]] == sources[window]:
+            step += 1
+        following[window] = order[(place + step) % len(order)]
+    return following

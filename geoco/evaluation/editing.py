@@ -1,0 +1,295 @@
+"""The editing table: commanded position, scale and appearance, on all and on interior objects.
+
+Every edit leaves a record, so that anybody can resample them by source video. Three populations
+are kept apart: F1 is over valid edits, center errors over all edits of valid objects,
+disappearance over edits whose ideal target has any area. In the interior scope all three are the
+valid edits that stay clear of the outermost pixels.
+"""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float64, Int64
+from torch import Tensor
+
+from geoco import metrics
+from geoco.decoders import Fields
+from geoco.evaluation.commands import (
+    FACTORS,
+    IDENTITY,
+    MOVES,
+    Commands,
+    Eligibility,
+    eligibility,
+    moves,
+    resizes,
+    targets,
+    transplants,
+)
+from geoco.evaluation.factual import Mean, mean
+from geoco.evaluation.population import Factual, Progress
+from geoco.evaluation.protocol import Encoded, OneSlotModel, SlotModel, field_rows, replaced
+from geoco.metrics import Interval
+from geoco.slots import Slots
+from geoco.supports import hard_ownership
+
+REPLICATES = 10_000
+PERCENT = 100.0
+
+
+@dataclass(frozen=True)
+class Records:
+    """All edits of one kind; scale edits come five to an object, in the order of the factors."""
+
+    window: Int64[np.ndarray, " edit"]  # index in the dataset
+    slot: Int64[np.ndarray, " edit"]
+    command: Int64[np.ndarray, " edit"]
+    video: Int64[np.ndarray, " edit"]
+    donor_video: Int64[np.ndarray, " edit"]  # the recipient's own but for transplants
+    valid: Bool[np.ndarray, " edit"]
+    positive: Bool[np.ndarray, " edit"]
+    interior: Bool[np.ndarray, " edit"]
+    noop: Float64[np.ndarray, " edit"]
+    f1: Float64[np.ndarray, " edit"]
+    error: Float64[np.ndarray, " edit"]  # E_dp or D_app, nan where undefined and for scale edits
+    radius: Float64[np.ndarray, " edit"]
+    coverage: Float64[np.ndarray, " edit"]
+
+    def __len__(self) -> int:
+        return len(self.window)
+
+    def where(self, kept: Bool[np.ndarray, " edit"]) -> "Records":
+        return Records(*(getattr(self, part.name)[kept] for part in fields(self)))
+
+
+@dataclass(frozen=True)
+class EditRecords:
+    """The records of all three kinds."""
+
+    position: Records
+    scale: Records
+    transplant: Records
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of edit in one scope."""
+
+    f1: Interval  # percent, with its 95% interval over source videos
+    noop: float  # percent
+    edits: int  # the denominator of both
+    error: Mean | None  # E_dp or D_app; scale edits have none
+    disappeared: int
+    disappearable: int
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Slopes of the five-point scale response, means over defined curves."""
+
+    radius: Mean
+    coverage: Mean
+
+
+@dataclass(frozen=True)
+class Scope:
+    """All scores of one scope."""
+
+    position: Kind
+    scale: Kind  # the four commands that are not the identity
+    transplant: Kind
+    curves: Curves
+
+
+@dataclass(frozen=True)
+class EditingScores:
+    """The editing table in both scopes; `all` is that of valid objects without boundary filter."""
+
+    objects: int
+    all: Scope
+    interior: Scope
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What a model made of commands."""
+
+    f1: Float64[Tensor, " edit"]
+    center: Float64[Tensor, "edit 2"]  # nan where the edited support is empty
+    radius: Float64[Tensor, " edit"]
+    coverage: Float64[Tensor, " edit"]
+
+
+def edit_records(
+    model: SlotModel,
+    factual: Factual,
+    batch: int,
+    progress: Progress = lambda done, total: None,
+) -> EditRecords:
+    """Run every command; who counts is settled for all of them before the first is decoded."""
+    asked = [moves(factual), resizes(factual), transplants(factual)]
+    eligible = [eligibility(factual, commands) for commands in asked]
+    total = sum(len(commands) for commands in asked)
+    found: list[Outcomes] = []
+    for commands in asked:
+        before = sum(len(earlier.f1) for earlier in found)
+
+        def further(done: int, _: int, before: int = before) -> None:
+            progress(before + done, total)
+
+        found.append(outcomes(model, factual, commands, batch, further))
+    position, scale, transplant = (
+        _records(factual, *parts) for parts in zip(asked, eligible, found, strict=True)
+    )
+    return EditRecords(position, scale, transplant)
+
+
+@torch.no_grad()
+def outcomes(
+    model: SlotModel,
+    factual: Factual,
+    commands: Commands,
+    batch: int,
+    progress: Progress = lambda done, total: None,
+) -> Outcomes:
+    """Decode every edit, at most `batch` scenes at a time, and measure the edited slot's support.
+
+    Edits are decoded by windows and slots: the rest of a window is then drawn once for all.
+    """
+    count = len(commands)
+    f1, radius, coverage = (torch.zeros(count, dtype=torch.float64) for _ in range(3))
+    center = torch.full((count, 2), torch.nan, dtype=torch.float64)
+    done = 0
+    for rows in torch.arange(len(factual)).split(batch):
+        first = int(rows[0])
+        mine = (commands.window >= first) & (commands.window <= int(rows[-1]))
+        if not mine.any():
+            continue
+        encoded = factual.encoded(rows)
+        fields = model.fields(encoded) if isinstance(model, OneSlotModel) else None
+        for slot in range(model.slots):
+            edits = (mine & (commands.slot == slot)).nonzero()[:, 0]
+            for chunk in edits.split(batch) if len(edits) else ():
+                here = commands.window[chunk] - first
+                logits = _edited(model, encoded, fields, here, slot, _take(commands.edited, chunk))
+                support = hard_ownership(logits)[:, slot]
+                target = targets(factual, commands, chunk, support.device)[1]
+                moments = metrics.support_moments(support)
+                f1[chunk] = metrics.f1(support, target).cpu()
+                center[chunk] = moments.center.cpu()
+                radius[chunk], coverage[chunk] = moments.radius.cpu(), moments.coverage.cpu()
+                done += len(chunk)
+                progress(done, count)
+    return Outcomes(f1, center, radius, coverage)
+
+
+def editing_scores(records: EditRecords) -> EditingScores:
+    """Both scopes from the records alone."""
+    curves = len(records.scale) // len(FACTORS)
+    feasible = np.asarray(records.scale.interior.reshape(curves, len(FACTORS)).all(1))
+    resized = records.scale.where(records.scale.command != IDENTITY)
+    inside = [part.where(part.interior) for part in (records.position, resized, records.transplant)]
+    return EditingScores(
+        objects=curves,
+        all=Scope(
+            _kind(records.position, True),
+            _kind(resized, False),
+            _kind(records.transplant, True),
+            _curves(records.scale, np.ones(curves, dtype=np.bool_)),
+        ),
+        interior=Scope(
+            _kind(inside[0], True),
+            _kind(inside[1], False),
+            _kind(inside[2], True),
+            _curves(records.scale, feasible),
+        ),
+    )
+
+
+def _edited(
+    model: SlotModel,
+    encoded: Encoded,
+    fields: Fields | None,
+    rows: Tensor,
+    slot: int,
+    one: Slots,
+) -> Tensor:
+    """Alpha logits of scenes in which one slot is replaced."""
+    scenes = encoded.rows(rows)
+    if isinstance(model, OneSlotModel) and fields is not None:
+        return model.decode_one(scenes, field_rows(fields, rows), slot, one)[1]
+    return model.decode(scenes, replaced(scenes.slots, slot, one))[1]
+
+
+def _take(slots: Slots, chunk: Tensor) -> Slots:
+    """Some edits' slots, each as a scene of one."""
+    return Slots(
+        slots.appearance[chunk][:, None],
+        slots.position[chunk][:, None],
+        slots.scale[chunk][:, None],
+    )
+
+
+def _records(
+    factual: Factual, commands: Commands, eligible: Eligibility, found: Outcomes
+) -> Records:
+    height, width = factual.masks.shape[-2:]
+    center = metrics.support_moments(factual.masks).center[commands.window, commands.slot]
+    error = torch.full((len(commands),), torch.nan, dtype=torch.float64)
+    if commands.kind == "transplant":
+        error = metrics.drift(center, found.center)
+    elif commands.kind == "position":
+        pixels = torch.tensor(MOVES, dtype=torch.float64)[commands.command]
+        error = metrics.translation_error(center, found.center, pixels, height, width)
+    window = commands.window.numpy()
+    return Records(
+        window=factual.window[window],
+        slot=commands.slot.numpy(),
+        command=commands.command.numpy(),
+        video=factual.video[window],
+        donor_video=factual.video[commands.mask_window.numpy()],
+        valid=eligible.valid,
+        positive=eligible.positive,
+        interior=eligible.interior,
+        noop=eligible.noop,
+        f1=found.f1.numpy(),
+        error=error.numpy(),
+        radius=found.radius.numpy(),
+        coverage=found.coverage.numpy(),
+    )
+
+
+def _kind(records: Records, has_error: bool) -> Kind:
+    scored = records.where(records.valid)
+    able = records.where(records.positive)
+    return Kind(
+        f1=_f1(scored),
+        noop=PERCENT * mean(scored.noop).value,
+        edits=len(scored),
+        error=mean(records.error) if has_error else None,
+        disappeared=int((able.coverage == 0).sum()),
+        disappearable=len(able),
+    )
+
+
+def _f1(records: Records) -> Interval:
+    """Transplant pairs weigh as recipient and donor; other edits have one video."""
+    if len(records) == 0:
+        return Interval(float("nan"), float("nan"), float("nan"))
+    values = PERCENT * records.f1
+    if (records.donor_video != records.video).any():
+        return metrics.pair_weighted_interval(
+            values, records.video, records.donor_video, REPLICATES
+        )
+    return metrics.pooled_interval(values, records.video, REPLICATES)
+
+
+def _curves(scale: Records, kept: Bool[np.ndarray, " curve"]) -> Curves:
+    factors = torch.tensor(FACTORS, dtype=torch.float64)
+
+    def slope(values: np.ndarray) -> Mean:
+        curves = torch.from_numpy(values.reshape(-1, len(FACTORS))[kept])
+        return mean(metrics.response_slope(factors, curves))
+
+    return Curves(slope(scale.radius), slope(scale.coverage))

@@ -1,0 +1,183 @@
+"""The factual table: reconstruction, segmentation, attention, position errors, scale calibration.
+
+Nothing is edited here. Position errors are of two populations that never mix: every valid object
+of the model (E_p->c all-slot), and reference objects from outside, each with the slot that
+Hungarian maximum overlap gives it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, UInt8
+from torch import Tensor
+
+from geoco import ideal, metrics
+from geoco.evaluation.population import (
+    INITIALIZATIONS,
+    Factual,
+    Progress,
+    Windows,
+    reconstruction,
+)
+from geoco.evaluation.protocol import SlotModel
+
+_CHUNK = 256  # windows that are associated at a time
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over the defined values of a population; nan where there are none."""
+
+    value: float
+    defined: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Segmentation:
+    """Agreement with reference masks: per frame, then averaged over the frames where defined."""
+
+    foreground_ari: Mean
+    ari: Mean
+    mean_iou: Mean
+    mean_best_overlap: Mean
+
+
+@dataclass(frozen=True)
+class ReferenceErrors:
+    """The three position errors over one population: objects for which all three are defined."""
+
+    position_to_decoded: Mean  # E_p->c on associated objects, not the all-slot column
+    position_to_reference: Mean
+    decoded_to_reference: Mean
+
+
+@dataclass(frozen=True)
+class ScaleCalibration:
+    """How inferred scale tells decoded radius, over all valid objects."""
+
+    linear: float
+    unit_slope_log: float
+    log_ratio_deviation: float
+    observations: int
+
+
+@dataclass(frozen=True)
+class FactualScores:
+    """The factual half of the paper's main table, less the fixed-geometry spreads."""
+
+    windows: int
+    objects: int
+    psnr: float  # dB, mean over frames and initialisations
+    psnr_of_initializations: tuple[float, ...]
+    attention_overlap: Mean
+    position_error: Mean  # E_p->c all-slot
+    segmentation: Segmentation | None  # None without reference masks
+    reference_errors: ReferenceErrors | None
+    calibration: ScaleCalibration
+
+
+def factual_scores(
+    model: SlotModel,
+    dataset: Windows,
+    factual: Factual,
+    batch: int,
+    progress: Progress = lambda done, total: None,
+) -> FactualScores:
+    """Every factual score. Only PSNR needs the model again, for its other initialisations."""
+    means = [float(factual.psnr.mean())]
+    progress(1, INITIALIZATIONS)
+    for initialization in range(1, INITIALIZATIONS):
+        found = reconstruction(model, dataset, factual.window, initialization, batch)
+        means.append(float(found.mean()))
+        progress(initialization + 1, INITIALIZATIONS)
+    reference = factual.reference
+    return FactualScores(
+        windows=len(factual),
+        objects=int(factual.valid.sum()),
+        psnr=float(np.mean(means)),
+        psnr_of_initializations=tuple(means),
+        attention_overlap=_overlap(factual),
+        position_error=all_slot_position_error(factual),
+        segmentation=None if reference is None else segmentation(factual, reference),
+        reference_errors=None if reference is None else reference_errors(factual, reference),
+        calibration=scale_calibration(factual),
+    )
+
+
+def mean(values: Tensor | np.ndarray) -> Mean:
+    """The mean of the values that are not nan, and how many those are."""
+    array = np.asarray(values, dtype=np.float64).reshape(-1)
+    kept = array[~np.isnan(array)]
+    return Mean(float(kept.mean()) if len(kept) else float("nan"), len(kept), len(array))
+
+
+def all_slot_position_error(factual: Factual) -> Mean:
+    """E_p->c over all valid objects of the model, matched with nothing."""
+    found = metrics.support_moments(factual.masks[factual.valid])
+    return mean(metrics.position_error(factual.position[factual.valid], found.center))
+
+
+def segmentation(factual: Factual, reference: UInt8[Tensor, "window height width"]) -> Segmentation:
+    """FG-ARI, ARI, Hungarian mIoU and mBO of first frames, against labels from outside."""
+    predicted = factual.masks.to(torch.uint8).argmax(1)
+    frames = list(zip(reference.long(), predicted, strict=True))
+    return Segmentation(
+        mean(np.array([metrics.adjusted_rand(*frame, foreground_only=True) for frame in frames])),
+        mean(np.array([metrics.adjusted_rand(*frame) for frame in frames])),
+        mean(np.array([metrics.mean_iou(*frame) for frame in frames])),
+        mean(np.array([metrics.mean_best_overlap(*frame) for frame in frames])),
+    )
+
+
+def reference_errors(
+    factual: Factual, reference: UInt8[Tensor, "window height width"]
+) -> ReferenceErrors:
+    """E_p->c, E_p->c* and E_c->c* of reference objects with at least ten visible pixels."""
+    objects = reference_masks(reference)
+    pieces = zip(objects.split(_CHUNK), factual.masks.split(_CHUNK), strict=True)
+    slot = torch.cat([metrics.associate(*piece) for piece in pieces])
+    counted = ideal.valid(objects)
+    window = torch.arange(len(factual))[:, None].expand_as(slot)[counted]
+    chosen = slot[counted]
+    known = chosen != metrics.UNASSOCIATED
+    place = (window, chosen.clamp_min(0))
+    wanted = metrics.support_moments(objects[counted]).center
+    decoded = metrics.support_moments(factual.masks[place]).center
+    position = factual.position[place].double()
+    errors = torch.stack(
+        (
+            metrics.position_error(position, decoded),
+            metrics.position_error(position, wanted),
+            metrics.position_error(decoded, wanted),
+        )
+    ).where(known, torch.nan)
+    errors = errors.where(~errors.isnan().any(0), torch.nan)
+    return ReferenceErrors(mean(errors[0]), mean(errors[1]), mean(errors[2]))
+
+
+def reference_masks(
+    labels: UInt8[Tensor, "window height width"],
+) -> Bool[Tensor, "window object height width"]:
+    """Each label but background as a mask; empty where a window lacks it."""
+    numbers = torch.arange(1, int(labels.max()) + 1)
+    return labels[:, None] == numbers[:, None, None]
+
+
+def scale_calibration(factual: Factual) -> ScaleCalibration:
+    """Of inferred scale and decoded radius; nan with fewer than two objects."""
+    radius = metrics.support_moments(factual.masks[factual.valid]).radius.numpy()
+    scale = factual.scale[factual.valid].double().numpy()
+    if len(radius) < 2:
+        return ScaleCalibration(float("nan"), float("nan"), float("nan"), len(radius))
+    found = metrics.calibration(scale, radius)
+    return ScaleCalibration(
+        found.linear, found.unit_slope_log, found.log_ratio_deviation, len(radius)
+    )
+
+
+def _overlap(factual: Factual) -> Mean:
+    if factual.attention is None:
+        return Mean(float("nan"), 0, len(factual))
+    return mean(metrics.attention_overlap(factual.attention))

@@ -1,0 +1,160 @@
+"""What a model must offer to be evaluated: slots from frames, and pictures from edited slots.
+
+A stranger's model implements `SlotModel`, two attributes and two methods. One that draws each slot
+by itself can also implement `OneSlotModel`, and every edit then costs one slot instead of all.
+Tensors arrive on the CPU; a model moves them where it likes and answers from wherever it is.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from geoco.decoders import Fields
+from geoco.model import GeoCo
+from geoco.slots import Binding, Slots
+
+Drawn = tuple[Float[Tensor, "batch slot 3 height width"], Float[Tensor, "batch slot height width"]]
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Slots of single frames, and where they attend, if the model has an attention at all."""
+
+    slots: Slots
+    attention: Float[Tensor, "batch slot token"] | None
+
+    def rows(self, index: Int64[Tensor, " row"]) -> "Encoded":
+        """The frames `index`, repeated where it repeats."""
+        slots = self.slots
+        return Encoded(
+            Slots(slots.appearance[index], slots.position[index], slots.scale[index]),
+            None if self.attention is None else self.attention[index],
+        )
+
+
+@runtime_checkable
+class SlotModel(Protocol):
+    """Slots with appearance, position and scale that can be read off a frame and drawn again."""
+
+    @property
+    def slots(self) -> int:
+        """How many slots a frame gets."""
+
+    @property
+    def size(self) -> int:
+        """The side of the square frames that the model reads and draws."""
+
+    def encode(
+        self,
+        frames: Float[Tensor, "batch 3 height width"],
+        starts: Float[Tensor, "batch slot 2"],
+    ) -> Encoded:
+        """Slots of frames in [0, 1]; where slots start is given, so that it can be repeated."""
+
+    def decode(self, encoded: Encoded, slots: Slots) -> Drawn:
+        """Colours and alpha logits of `slots`, an edit of the factual `encoded.slots`.
+
+        Whatever else the model knows of the scene stays factual, the attention above all. Must
+        work for scenes of any number of slots: stability draws an object and a background alone.
+        """
+
+
+@runtime_checkable
+class OneSlotModel(SlotModel, Protocol):
+    """A model whose slots are drawn one by one, before they interact."""
+
+    def fields(self, encoded: Encoded) -> Fields:
+        """Every factual slot as it is drawn by itself."""
+
+    def decode_one(self, encoded: Encoded, fields: Fields, index: int, slot: Slots) -> Drawn:
+        """`decode` of the scene in which `slot`, a single one, is in the place `index`."""
+
+
+class GeoCoModel:
+    """Ours. Under an edit the selector runs again, with the factual attention."""
+
+    def __init__(self, model: GeoCo) -> None:
+        self.model = model
+        weight = next(model.parameters())
+        self._kind, self._device = weight.dtype, weight.device
+
+    @property
+    def slots(self) -> int:
+        return self.model.settings.slots.count
+
+    @property
+    def size(self) -> int:
+        return self.model.size
+
+    @torch.no_grad()
+    def encode(
+        self,
+        frames: Float[Tensor, "batch 3 height width"],
+        starts: Float[Tensor, "batch slot 2"],
+    ) -> Encoded:
+        bound = self.model.bind(self._to(frames)[:, None], self._to(starts))
+        slots = bound.slots
+        return Encoded(
+            Slots(slots.appearance[:, 0], slots.position[:, 0], slots.scale[:, 0]),
+            bound.attention[:, 0],
+        )
+
+    @torch.no_grad()
+    def decode(self, encoded: Encoded, slots: Slots) -> Drawn:
+        assert encoded.attention is not None
+        slots = self._slots(slots)
+        binding = Binding(slots, self._to(encoded.attention), torch.zeros_like(slots.appearance))
+        return _drawn(self.model.draw(binding).fields)
+
+    @torch.no_grad()
+    def fields(self, encoded: Encoded) -> Fields:
+        drawn: Fields = self.model.decoder(self._slots(encoded.slots))
+        return drawn
+
+    @torch.no_grad()
+    def decode_one(self, encoded: Encoded, fields: Fields, index: int, slot: Slots) -> Drawn:
+        edited = fields.with_slot(index, self.model.decoder(self._slots(slot)))
+        if self.model.selector is not None:
+            assert encoded.attention is not None
+            attention = self._to(encoded.attention)
+            edited = edited.with_logits(self.model.selector.refine(edited, attention))
+        return _drawn(edited)
+
+    def _to(self, value: Tensor) -> Tensor:
+        return value.to(self._device, self._kind)
+
+    def _slots(self, slots: Slots) -> Slots:
+        return Slots(self._to(slots.appearance), self._to(slots.position), self._to(slots.scale))
+
+
+def replaced(slots: Slots, index: int, slot: Slots) -> Slots:
+    """Slots with the one at `index` replaced; `slot` has a single one in its place."""
+
+    def put(old: Tensor, new: Tensor) -> Tensor:
+        result = old.clone()
+        result[:, index] = new[:, 0]
+        return result
+
+    return Slots(
+        put(slots.appearance, slot.appearance),
+        put(slots.position, slot.position),
+        put(slots.scale, slot.scale),
+    )
+
+
+def field_rows(drawn: Fields, index: Int64[Tensor, " row"]) -> Fields:
+    """The frames `index` of fields, repeated where it repeats."""
+    index = index.to(drawn.logits.device)
+
+    def rows(part: Tensor | None) -> Tensor | None:
+        return None if part is None else part[index]
+
+    return Fields(drawn.logits[index], rows(drawn.rgb), rows(drawn.plain_rgb), rows(drawn.features))
+
+
+def _drawn(drawn: Fields) -> Drawn:
+    assert drawn.rgb is not None
+    return drawn.rgb, drawn.logits

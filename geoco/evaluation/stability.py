@@ -1,0 +1,161 @@
+"""Stability at fixed geometry: does the same position and scale give the same extent to all?
+
+An object is drawn at the centre in three sizes, with a background and nobody else. What then
+varies over objects is due to appearance. No output is excluded: an empty one counts as zero.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float64, Int64
+from torch import Tensor
+
+from geoco import metrics
+from geoco.evaluation.population import Factual, Progress
+from geoco.evaluation.protocol import Encoded, SlotModel
+from geoco.metrics import Spread
+from geoco.slots import Slots
+from geoco.supports import hard_ownership
+
+SCALES = (0.1, 0.2, 0.3)
+APPEARANCES = 1024
+BACKGROUNDS = 8
+SEED = 20260717  # of the shared-background sample; the paper's validation-loader seed
+
+
+@dataclass(frozen=True)
+class SpreadAtScale:
+    """Mean, deviation and variation of radius and coverage over appearances at one scale."""
+
+    scale: float
+    radius: Spread
+    coverage: Spread
+
+
+@dataclass(frozen=True)
+class StabilityScores:
+    """Each object with its own factual background, pooled."""
+
+    objects: int
+    spreads: tuple[SpreadAtScale, ...]
+
+
+@dataclass(frozen=True)
+class SharedBackgroundScores:
+    """Objects with common backgrounds: spreads within each background, averaged over them."""
+
+    appearances: int
+    backgrounds: tuple[str, ...]  # the videos they come from
+    spreads: tuple[SpreadAtScale, ...]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """An object and the background that it is drawn with: windows are rows of the record."""
+
+    window: Int64[Tensor, " pair"]
+    slot: Int64[Tensor, " pair"]
+    background_window: Int64[Tensor, " pair"]
+    background_slot: Int64[Tensor, " pair"]
+
+    def __len__(self) -> int:
+        return len(self.window)
+
+
+def stability_scores(
+    model: SlotModel,
+    factual: Factual,
+    batch: int,
+    progress: Progress = lambda done, total: None,
+) -> StabilityScores:
+    """Every valid object with the background of its own window."""
+    window, slot = factual.objects
+    pairs = Pairs(window, slot, window, factual.background[window])
+    radius, coverage = _extents(model, factual, pairs, batch, progress)
+    spreads = tuple(
+        SpreadAtScale(scale, _spread(radius[:, k]), _spread(coverage[:, k]))
+        for k, scale in enumerate(SCALES)
+    )
+    return StabilityScores(len(pairs), spreads)
+
+
+def shared_background_scores(
+    model: SlotModel,
+    factual: Factual,
+    batch: int,
+    progress: Progress = lambda done, total: None,
+) -> SharedBackgroundScores:
+    """A sample of objects, each with each of a few backgrounds from distinct videos."""
+    window, slot = factual.objects
+    chosen = sampled_objects(len(window))
+    rows = shared_backgrounds(factual)
+    grid = torch.cartesian_prod(rows, chosen)
+    backgrounds, objects = grid.unbind(1)
+    pairs = Pairs(window[objects], slot[objects], backgrounds, factual.background[backgrounds])
+    radius, coverage = _extents(model, factual, pairs, batch, progress)
+    shape = (len(rows), len(chosen), len(SCALES))
+    radius, coverage = radius.reshape(shape), coverage.reshape(shape)
+    spreads = tuple(
+        SpreadAtScale(scale, _averaged(radius[..., k]), _averaged(coverage[..., k]))
+        for k, scale in enumerate(SCALES)
+    )
+    names = tuple(factual.source[int(row)] for row in rows)
+    return SharedBackgroundScores(len(chosen), names, spreads)
+
+
+def sampled_objects(count: int) -> Int64[Tensor, " chosen"]:
+    """1,024 of the valid objects, or all there are, in their order."""
+    drawn = np.random.default_rng((SEED, 0)).permutation(count)[:APPEARANCES]
+    return torch.from_numpy(np.sort(drawn))
+
+
+def shared_backgrounds(factual: Factual) -> Int64[Tensor, " background"]:
+    """A window from each of eight videos, or of all there are; the same for every model."""
+    generator = np.random.default_rng((SEED, 1))
+    video = factual.video
+    videos = generator.permutation(int(video.max()) + 1)[:BACKGROUNDS]
+    return torch.tensor([int(generator.choice(np.flatnonzero(video == v))) for v in videos])
+
+
+@torch.no_grad()
+def _extents(
+    model: SlotModel, factual: Factual, pairs: Pairs, batch: int, progress: Progress
+) -> tuple[Float64[np.ndarray, "pair scale"], Float64[np.ndarray, "pair scale"]]:
+    """Radius and coverage of each object in each size."""
+    radius, coverage = (np.zeros((len(pairs), len(SCALES))) for _ in range(2))
+    for chunk in torch.arange(len(pairs)).split(batch) if len(pairs) else ():
+        encoded = _pair(factual, pairs, chunk)
+        for k, scale in enumerate(SCALES):
+            position, scales = encoded.slots.position.clone(), encoded.slots.scale.clone()
+            position[:, 0], scales[:, 0] = 0.0, scale
+            _, logits = model.decode(encoded, Slots(encoded.slots.appearance, position, scales))
+            moments = metrics.support_moments(hard_ownership(logits)[:, 0])
+            radius[chunk.numpy(), k] = moments.radius.cpu().numpy()
+            coverage[chunk.numpy(), k] = moments.coverage.cpu().numpy()
+        progress(int(chunk[-1]) + 1, len(pairs))
+    return radius, coverage
+
+
+def _pair(factual: Factual, pairs: Pairs, chunk: Tensor) -> Encoded:
+    """Scenes of two slots, the object first, both as they are in their own frames."""
+    window = torch.stack((pairs.window[chunk], pairs.background_window[chunk]), 1)
+    slot = torch.stack((pairs.slot[chunk], pairs.background_slot[chunk]), 1)
+    place = (window, slot)
+    attention = factual.attention
+    return Encoded(
+        Slots(factual.appearance[place], factual.position[place], factual.scale[place]),
+        None if attention is None else attention[place],
+    )
+
+
+def _spread(values: np.ndarray) -> Spread:
+    if values.size == 0:
+        return Spread(float("nan"), float("nan"), float("nan"))
+    return metrics.fixed_geometry_spread(values)
+
+
+def _averaged(values: np.ndarray) -> Spread:
+    if values.size == 0:
+        return Spread(float("nan"), float("nan"), float("nan"))
+    return metrics.background_averaged_spread(values)

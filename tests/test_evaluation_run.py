@@ -1,0 +1,289 @@
+"""Evaluation end to end: our own model on the embedded generator, files, tables, resumption."""
+
+import ast
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from evaluation_oracles import Discs, Numbered, scenes, video_major
+
+from geoco import config
+from geoco.data import SolidsDataset
+from geoco.errors import GeocoError
+from geoco.evaluation import (
+    TABLES,
+    GeoCoModel,
+    OneSlotModel,
+    SlotModel,
+    editing,
+    evaluate,
+    population,
+    read_records,
+    starting_positions,
+    tables,
+    window_major,
+)
+from geoco.evaluation.protocol import field_rows, replaced
+from geoco.model import GeoCo
+from geoco.slots import Slots
+
+ROOT = Path(__file__).parent.parent
+TINY = config.Model(
+    encoder=config.ConvEncoder(width=8),
+    slots=config.Slots(count=4, dim=8, update_dim=8, grid_dim=8),
+    decoder=config.Decoder(broadcast=4, layers=((8, 3), (16, 3))),
+    # So loose that the selector of a network without training acts, and so tight that objects stay.
+    selector=config.Selector(threshold=0.5, least_area=1, least_peak=0.0, label_limit=0.1),
+)
+SOLIDS = config.Solids(
+    episodes=config.Episodes(train=1, val=4, test=1), frames=20, height=16, width=16, supersample=1
+)
+
+
+def tiny() -> GeoCoModel:
+    """Without training, but loud enough that slots differ: each window gets two valid objects."""
+    torch.manual_seed(1)
+    model = GeoCo(TINY).double()
+    assert model.selector is not None
+    with torch.no_grad():
+        for weight in (model.decoder.place.weight, model.decoder.alpha.weight):
+            weight.mul_(6)
+        model.attention.query.weight.mul_(8)
+        for weight in model.selector.judge.parameters():
+            weight.mul_(4)
+    return GeoCoModel(model)
+
+
+def solids() -> SolidsDataset:
+    return SolidsDataset(SOLIDS, "val")
+
+
+def test_protocols() -> None:
+    assert isinstance(tiny(), SlotModel)
+    assert isinstance(tiny(), OneSlotModel)
+    assert isinstance(Discs(scenes(1)), SlotModel)
+    assert not isinstance(Discs(scenes(1)), OneSlotModel)
+
+
+def test_one_slot_decoded_anew_is_the_whole_scene_decoded_anew() -> None:
+    model = tiny()
+    found = population.factual(model, solids(), 4)
+    encoded = found.encoded(torch.arange(len(found)))
+    fields_ = model.fields(encoded)
+    for index in range(model.slots):
+        one = Slots(
+            encoded.slots.appearance[:, [index]].flip(0),
+            encoded.slots.position[:, [index]] + 0.2,
+            encoded.slots.scale[:, [index]] * 1.5,
+        )
+        single = model.decode_one(encoded, fields_, index, one)
+        whole = model.decode(encoded, replaced(encoded.slots, index, one))
+        for got, expected in zip(single, whole, strict=True):
+            torch.testing.assert_close(got, expected)
+    # The selector did something, or the test would say little about it.
+    assert model.model.selector is not None
+    assert not torch.equal(model.decode(encoded, encoded.slots)[1], fields_.logits)
+
+
+def test_both_ways_of_decoding_give_the_same_records() -> None:
+    class Plain:
+        """Ours without the short cut."""
+
+        def __init__(self, model: GeoCoModel) -> None:
+            self.slots, self.size = model.slots, model.size
+            self.encode, self.decode = model.encode, model.decode
+
+    model = tiny()
+    found = population.factual(model, solids(), 4)
+    assert found.valid.sum() > 4
+    one, two = (editing.edit_records(m, found, 4) for m in (model, Plain(model)))
+    assert not isinstance(Plain(model), OneSlotModel)
+    assert_same_records(one, two)
+
+
+def test_rows_of_fields() -> None:
+    model = tiny()
+    encoded = population.factual(model, solids(), 4).encoded(torch.arange(3))
+    whole = model.fields(encoded)
+    some = field_rows(whole, torch.tensor([2, 0, 2]))
+    expected = model.fields(encoded.rows(torch.tensor([2, 0, 2])))
+    for part in fields(whole):
+        torch.testing.assert_close(getattr(some, part.name), getattr(expected, part.name))
+
+
+def test_the_compute_batch_changes_nothing() -> None:
+    model, dataset = tiny(), solids()
+    one, two = (population.factual(model, dataset, batch) for batch in (3, 12))
+    for part in fields(one):
+        first, second = getattr(one, part.name), getattr(two, part.name)
+        if isinstance(first, torch.Tensor):
+            torch.testing.assert_close(first, second)
+        else:
+            np.testing.assert_array_equal(first, second)
+    assert_same_records(editing.edit_records(model, one, 3), editing.edit_records(model, two, 50))
+
+
+def test_starting_positions_are_those_of_batches_of_four() -> None:
+    model = tiny()
+    for window in range(10):
+        generator = torch.Generator().manual_seed(42 + window // 4)
+        expected = model.model.attention.draw_positions(4, generator)[window % 4]
+        torch.testing.assert_close(starting_positions(window, 4), expected.float())
+    assert not torch.equal(starting_positions(0, 4), starting_positions(0, 4, 1))
+
+
+def test_a_part_of_the_windows_starts_as_it_does_among_all() -> None:
+    model, dataset = tiny(), solids()
+    some, all_ = population.factual(model, dataset, 4, 5), population.factual(model, dataset, 4)
+    assert some.window.tolist() == [0, 1, 3, 6, 9]  # the first of each of four videos, then on
+    assert len(set(some.source)) == 4
+    torch.testing.assert_close(some.position, all_.position[torch.from_numpy(some.window)])
+
+
+def test_window_major_order() -> None:
+    assert window_major(["a", "a", "b", "b", "b", "c"]).tolist() == [0, 2, 5, 1, 3, 4]
+
+
+def test_end_to_end_on_solids(tmp_path: Path) -> None:
+    model, dataset = tiny(), solids()
+    heard: list[tuple[str, int, int]] = []
+    results = evaluate(
+        model, dataset, tmp_path, "tiny", batch=8, progress=lambda *news: heard.append(news)
+    )
+    assert set(results.tables) == set(TABLES)
+    for table in ("factual slots", *TABLES):
+        done, total = [news[1:] for news in heard if news[0] == table][-1]
+        assert done == total > 0
+    factual = results.tables["factual"]
+    assert factual["windows"] == len(dataset) == 12
+    assert len(factual["psnr_of_initializations"]) == 4
+    assert factual["reference_errors"]["position_to_reference"]["total"] > 0
+    assert 0 <= factual["segmentation"]["mean_iou"]["value"] <= 1
+    edited = results.tables["editing"]
+    assert edited["objects"] == factual["objects"] > 0
+    assert edited["all"]["position"]["error"]["total"] == 4 * factual["objects"]
+    assert edited["all"]["position"]["f1"]["low"] <= edited["all"]["position"]["f1"]["high"]
+    text = (tmp_path / "tables.md").read_text()
+    assert "| GeoCo-SAVi (paper, Obj3D) | 44.210 | 0.0107 | 0.0436 | 0.0391 | 0.0007 |" in text
+    assert f"| **tiny (measured here)** | {factual['psnr']:.3f} |" in text
+    records = read_records(tmp_path)
+    assert tables.as_values(editing.editing_scores(records)) == edited
+
+
+def test_finished_tables_are_not_computed_again(tmp_path: Path) -> None:
+    dataset = Numbered(video_major(3, 2))
+    model = Discs(scenes(6))
+    first = evaluate(model, dataset, tmp_path, "discs", ["stability"], batch=4)
+    done = model.decoded
+    evaluate(model, dataset, tmp_path, "discs", ["stability"], batch=3)
+    assert model.decoded == done
+    both = evaluate(model, dataset, tmp_path, "discs", ["stability", "editing"], batch=4)
+    assert model.decoded > done
+    assert both.tables["stability"] == first.tables["stability"]
+    (tmp_path / "stability.json").unlink()
+    again = evaluate(model, dataset, tmp_path, "discs", ["stability"], batch=5)
+    assert again.tables == both.tables  # with the table that was not asked for this time
+
+
+def test_a_failing_table_leaves_the_finished_ones(tmp_path: Path) -> None:
+    class Failing(Discs):
+        def decode(self, encoded, slots):  # type: ignore[no-untyped-def]
+            if slots.scale.shape[1] == 2 and float(slots.scale[0, 0]) == pytest.approx(0.3):
+                raise KeyboardInterrupt
+            return super().decode(encoded, slots)
+
+    dataset, objects = Numbered(video_major(3, 2)), scenes(6, (5, 6), objects=2)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(Failing(objects), dataset, tmp_path, "discs", ["editing", "stability"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "editing-records.npz",
+        "editing.json",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [({"name": "other"}, "model"), ({"windows": 4}, "windows")],
+)
+def test_other_results_are_not_mixed_in(tmp_path: Path, change: dict[str, int], what: str) -> None:
+    dataset, model = Numbered(video_major(3, 2)), Discs(scenes(6))
+    wanted = {"name": "discs", "tables": ["stability"]}
+    evaluate(model, dataset, tmp_path, **wanted)  # type: ignore[arg-type]
+    with pytest.raises(GeocoError, match=rf"another evaluation \(.*{what}.* differ\): delete it"):
+        evaluate(model, dataset, tmp_path, **{**wanted, **change})  # type: ignore[arg-type]
+
+
+def test_messages(tmp_path: Path) -> None:
+    dataset, model = Numbered(["a", "b"]), Discs(scenes(2))
+    with pytest.raises(GeocoError, match="there is no table 'edit': choose from factual, editing"):
+        evaluate(model, dataset, tmp_path, "discs", ["edit"])
+    with pytest.raises(GeocoError, match="at least one window"):
+        evaluate(model, dataset, tmp_path, "discs", windows=0)
+    with pytest.raises(GeocoError, match="64 x 64 pixels, but the dataset has 16 x 16"):
+        evaluate(model, replace(dataset, size=16), tmp_path, "discs")
+    with pytest.raises(GeocoError, match="evaluate 'editing' first"):
+        read_records(tmp_path)
+    tables.write_table(tmp_path, "editing", {}, {})
+    path = tables.table_path(tmp_path, "editing")
+    path.write_text(path.read_text().replace('"format": 1', '"format": 7'))
+    with pytest.raises(GeocoError, match="results of format 7"):
+        tables.read_table(tmp_path, "editing", {})
+    path.write_text("{")
+    with pytest.raises(GeocoError, match="damaged: delete it"):
+        tables.read_table(tmp_path, "editing", {})
+
+
+def test_tables_come_back_from_json(tmp_path: Path) -> None:
+    about = {"windows": 3, "moves": [(6, 0)]}
+    values = {"psnr": 31.25, "undefined": float("nan"), "nested": {"count": 2, "each": (1.0, 0.1)}}
+    tables.write_table(tmp_path, "factual", about, values)
+    expected = {"psnr": 31.25, "undefined": None, "nested": {"count": 2, "each": [1.0, 0.1]}}
+    assert tables.read_table(tmp_path, "factual", about) == expected
+    content = json.loads((tmp_path / "factual.json").read_text())
+    assert content["format"] == tables.FORMAT
+    assert content["population"] == {"windows": 3, "moves": [[6, 0]]}
+    assert tables.read_table(tmp_path, "editing", about) is None
+    assert [path.name for path in tmp_path.iterdir()] == ["factual.json"]
+
+
+def test_missing_values_are_dashes() -> None:
+    text = tables.main_table("ours", {"factual": {"psnr": 30.0, "reference_errors": None}})
+    assert "| **ours (measured here)** | 30.000 | – | – | – | – | – | – |" in text
+
+
+def test_writing_tables_needs_no_torch() -> None:
+    tree = ast.parse((ROOT / "geoco" / "evaluation" / "tables.py").read_text())
+    names = [
+        name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in (
+            [node.module] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
+        )
+    ]
+    assert not [name for name in names if name and name.split(".")[0] in ("torch", "numpy")]
+    assert [name for name in names if name and name.startswith("geoco")] == ["geoco.errors"]
+
+
+def test_printed_values_are_the_papers() -> None:
+    paper = ROOT.parent / "shared" / "paper" / "geoco-savi.tex"
+    if not paper.exists():
+        pytest.skip("the paper is not here")
+    text = paper.read_text().replace("\\textbf{", "").replace("}", "")
+    for rows in (tables.PAPER_FACTUAL, tables.PAPER_EDITING):
+        for name, values in rows.items():
+            digits = 3 if rows is tables.PAPER_FACTUAL else 2
+            first = f"{name} & {values[0]:.{digits}f} & "
+            line = next(line for line in text.splitlines() if line.startswith(first))
+            assert [float(cell) for cell in line.rstrip("\\ ").split("&")[1:]] == list(values)
+
+
+def assert_same_records(one: editing.EditRecords, two: editing.EditRecords) -> None:
+    for kind in ("position", "scale", "transplant"):
+        first, second = getattr(one, kind), getattr(two, kind)
+        assert len(first) > 0
+        for part in fields(first):
+            np.testing.assert_allclose(getattr(first, part.name), getattr(second, part.name))

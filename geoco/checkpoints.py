@@ -13,10 +13,8 @@ moment a kill picks, every checkpoint is whole and none that counted is lost.
 
 import hashlib
 import json
-import os
 import re
 import shutil
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,13 +28,14 @@ from torch import Tensor, nn
 from geoco import config as configuration
 from geoco.config import Config
 from geoco.errors import GeocoError
+from geoco.files import PARTIAL, sync_folder, write_through, write_whole
 
 FORMAT = 1
 WEIGHTS, STATE, BEST = "weights.safetensors", "state.safetensors", "best.json"
 FOLDER = "checkpoints"  # the folder of checkpoints in a run's
 _KEY = "geoco"
 _NAME = re.compile(r"step-(\d+)(\.replaced)?")
-_PARTIAL, _REPLACED = ".partial", ".replaced"
+_REPLACED = ".replaced"
 
 Kind = Literal["weights", "state"]
 
@@ -84,7 +83,7 @@ def save(
     Once this returns the checkpoint survives a power cut.
     """
     path = _path(folder, step)
-    partial, replaced = _with_suffix(path, _PARTIAL), _with_suffix(path, _REPLACED)
+    partial, replaced = _with_suffix(path, PARTIAL), _with_suffix(path, _REPLACED)
     try:
         sweep(folder)
         partial.mkdir(parents=True)
@@ -92,11 +91,11 @@ def save(
         header = {**common, "kind": "weights", "config": config.to_yaml()}
         checksum = _write(partial / WEIGHTS, weights, header)
         _write(partial / STATE, state, {**common, "kind": "state", "weights": checksum})
-        _sync_folder(partial)
+        sync_folder(partial)
         if path.exists():
             path.rename(replaced)
         partial.rename(path)
-        _sync_folder(folder)
+        sync_folder(folder)
         if replaced.exists():
             _remove(replaced)
     except OSError as error:
@@ -110,7 +109,7 @@ def save(
 
 def sweep(folder: Path) -> None:
     """Tidy up after a kill: unfinished folders go, and what they were to replace comes back."""
-    for path in list(folder.glob(f"step-*{_PARTIAL}")):
+    for path in list(folder.glob(f"step-*{PARTIAL}")):
         shutil.rmtree(path)
     for path in list(folder.glob(f"step-*{_REPLACED}")):
         successor = path.with_suffix("")
@@ -135,7 +134,7 @@ def mark_best(folder: Path, step: int, value: float) -> None:
     if step not in _finished(folder):
         raise GeocoError(f"{_path(folder, step)}: only a saved checkpoint can be the best one")
     text = json.dumps({"step": step, "value": value}, allow_nan=False)
-    write_file(folder / BEST, text.encode() + b"\n")
+    write_whole(folder / BEST, text.encode() + b"\n")
 
 
 def best(folder: Path) -> Best | None:
@@ -208,17 +207,6 @@ def load_into(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> No
     model.load_state_dict(dict(tensors))
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Write a small file whole or not at all, in place of one that is there."""
-    partial = _with_suffix(path, _PARTIAL)
-    try:
-        _write_bytes(partial, data)
-        os.replace(partial, path)
-        _sync_folder(path.parent)
-    except OSError as error:
-        raise GeocoError(f"{path}: cannot write this file: {error.strerror}") from None
-
-
 # -- folders ---------------------------------------------------------------------------------------
 
 
@@ -243,7 +231,7 @@ def _finished(folder: Path) -> dict[int, Path]:
 
 def _remove(path: Path) -> None:
     """Delete a folder. It loses its name first, so that a kill cannot leave half of it."""
-    partial = _with_suffix(path, _PARTIAL)
+    partial = _with_suffix(path, PARTIAL)
     path.rename(partial)
     shutil.rmtree(partial)
 
@@ -280,7 +268,7 @@ def _write(path: Path, tensors: Mapping[str, Tensor], header: dict[str, Any]) ->
     checksum = _checksum(dense, header)
     # One key and not several, because safetensors writes several in random order.
     text = json.dumps({**header, "checksum": checksum}, sort_keys=True)
-    _write_bytes(path, safetensors.torch.save(dense, {_KEY: text}))
+    write_through(path, safetensors.torch.save(dense, {_KEY: text}))
     return checksum
 
 
@@ -331,20 +319,3 @@ def _checksum(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
         digest.update(f"\n{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _write_bytes(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make new names in a folder survive a power cut; Windows has no such call."""
-    if sys.platform != "win32":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

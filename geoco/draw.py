@@ -1,7 +1,6 @@
 """Pictures for people: masks as outlines and tints, contact sheets, animations."""
 
-import os
-import tempfile
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from jaxtyping import UInt8
 from PIL import Image
 
 from geoco.errors import GeocoError
+from geoco.files import write_whole
 
 Picture = UInt8[np.ndarray, "_height _width 3"]
 
@@ -75,28 +75,13 @@ def save(path: Path, pictures: Sequence[Picture], frames_per_second: float = 8) 
         raise GeocoError(
             f"{path}: pictures are written as .png (one) or .gif (animated), not '{suffix}'"
         )
-    images = [Image.fromarray(picture) for picture in pictures]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise GeocoError(f"{path}: cannot write here: {error.strerror}") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            if suffix == ".png":
-                images[0].save(file, format="PNG", optimize=True)
-            else:
-                duration = round(1000 / frames_per_second)
-                images[0].save(
-                    file,
-                    format="GIF",
-                    save_all=True,
-                    append_images=images[1:],
-                    duration=duration,
-                    loop=0,
-                )
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    first, *rest = [Image.fromarray(picture) for picture in pictures]
+    buffer = io.BytesIO()
+    if suffix == ".png":
+        first.save(buffer, format="PNG", optimize=True)
+    else:
+        duration = round(1000 / frames_per_second)
+        first.save(
+            buffer, format="GIF", save_all=True, append_images=rest, duration=duration, loop=0
+        )
+    write_whole(path, buffer.getvalue())

@@ -12,9 +12,9 @@ from torch import Tensor
 from geoco.across import Total, alone
 from geoco.config_training import CenterPenalty
 from geoco.geometry import EPSILON, Moments
+from geoco.supports import SHARPNESS
 
 TAIL_THRESHOLD = 0.25  # tau
-SHARPNESS = 2.0  # gamma
 
 
 def huber(residual: Float[Tensor, "..."], threshold: float) -> Float[Tensor, "..."]:

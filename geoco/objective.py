@@ -8,22 +8,19 @@ what they have to say about appearance joins the other terms' way back (`Objecti
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import get_args
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from geoco import across, losses, pairs, supports, teacher
-from geoco.config_training import CenterPenalty, SelectorTraining, Term, Train
-from geoco.curriculum import Mode
+from geoco.config_training import CenterPenalty, SelectorTraining, Train
+from geoco.curriculum import TERMS, Mode
 from geoco.decoders import Fields
 from geoco.geometry import Moments, moments
 from geoco.model import GeoCo, Scene
 from geoco.selector import Domain, Selector, deployment_domain
 from geoco.slots import Binding, Slots
-
-TERMS = get_args(Term)
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from geoco import draw, supports
-from geoco.curriculum import Plan
+from geoco import draw, metrics_rgb, supports
+from geoco.curriculum import TERMS, Plan
 from geoco.data.feed import Batch
 from geoco.model import GeoCo, Scene
-from geoco.objective import TERMS, Draws
+from geoco.objective import Draws
 from geoco.slots import Binding, Slots
 from geoco.stepping import Stepper
 
@@ -95,12 +95,11 @@ def psnr(
     video: Float[Tensor, "batch time 3 height width"],
     positions: Float[Tensor, "batch slot 2"],
 ) -> float:
-    """The mean over frames of each frame's peak signal-to-noise ratio, in dB."""
+    """The mean PSNR of frames that the model reads and draws."""
     values = []
     for frames, start in zip(video.split(16), positions.split(16), strict=True):
         image = model.draw(model.bind(frames, start)).image
-        error = (image - frames).square().mean((-3, -2, -1))
-        values.append(-10 * torch.log10(error.clamp_min(1e-10)).flatten())
+        values.append(metrics_rgb.psnr(image, frames).flatten())
     return float(torch.cat(values).mean())
 
 

@@ -25,6 +25,7 @@ from geoco import config as configuration
 from geoco.config import Config
 from geoco.config_training import Term
 from geoco.errors import GeocoError
+from geoco.files import PARTIAL, write_whole
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -64,13 +65,13 @@ class Run:
         run = cls(folder, config)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            if any(entry.name != f"{CONFIG}.partial" for entry in folder.iterdir()):
+            if any(entry.name != f"{CONFIG}{PARTIAL}" for entry in folder.iterdir()):
                 raise GeocoError(f"{folder}: this folder is not empty: choose a new one for a run")
             # First what makes it a run: one that is killed here can already be resumed.
-            checkpoints.write_file(folder / CONFIG, config.to_yaml().encode())
-            checkpoints.write_file(folder / README, _README.encode())
+            write_whole(folder / CONFIG, config.to_yaml().encode())
+            write_whole(folder / README, _README.encode())
             described = json.dumps(environment(), indent=1)
-            checkpoints.write_file(folder / ENVIRONMENT, described.encode() + b"\n")
+            write_whole(folder / ENVIRONMENT, described.encode() + b"\n")
             run.checkpoints.mkdir()
             run.pictures.mkdir()
         except OSError as error:
@@ -189,7 +190,7 @@ class MetricsLog:
             self._writer = None
 
     def _rewrite(self, lines: Sequence[str]) -> None:
-        checkpoints.write_file(self._path, "".join(f"{line}\n" for line in lines).encode())
+        write_whole(self._path, "".join(f"{line}\n" for line in lines).encode())
         self._file = self._path.open("a", encoding="utf-8", newline="\n")
 
 
@@ -254,7 +255,7 @@ def curves(path_csv: Path, path_png: Path) -> None:
             axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
     buffer = io.BytesIO()
     FigureCanvasAgg(figure).print_png(buffer)
-    checkpoints.write_file(path_png, buffer.getvalue())
+    write_whole(path_png, buffer.getvalue())
 
 
 def _lines(path: Path) -> list[str]:

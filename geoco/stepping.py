@@ -6,35 +6,21 @@ filled in place. A step whose losses are not finite changes nothing, nor does an
 finds out when it next looks.
 """
 
-from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from jaxtyping import Float, Int64, UInt8
 from lightning.fabric import Fabric
 from torch import Tensor, nn
 
 from geoco.config import Config
-from geoco.curriculum import Mode, Plan
+from geoco.curriculum import TERMS, Mode, Plan
 from geoco.data.feed import Batch
 from geoco.model import GeoCo
-from geoco.objective import TERMS, Draws, Objective, Parts, objective
+from geoco.objective import Draws, Objective, Parts, objective
 
 COLUMNS = (*TERMS, "total", "selector", "gradient_norm")
 _WARM_UP = 3  # steps before a recording, in which libraries choose their kernels
-
-
-@dataclass(frozen=True)
-class _Inputs:
-    """Buffers that a recorded step reads."""
-
-    video: UInt8[Tensor, "batch time 3 height width"]
-    source: Int64[Tensor, " batch"]
-    positions: Float[Tensor, "batch slot 2"]
-    order: Float[Tensor, "batch time slot"]
-    choice: Float[Tensor, "batch time"]
-    mirror: Float[Tensor, " batch"]
 
 
 class Stepper:
@@ -74,7 +60,7 @@ class Stepper:
         self.sums = torch.zeros(len(COLUMNS), device=self.device, dtype=torch.float64)
         self.last = torch.zeros(len(COLUMNS), device=self.device)
         self.count = torch.zeros((), device=self.device)
-        self._inputs: _Inputs | None = None
+        self._inputs: tuple[Batch, Draws] | None = None  # buffers that a recorded step reads
         self._mode: Mode | None = None
         self._graph: torch.cuda.CUDAGraph | None = None
         self._warm = 0
@@ -83,7 +69,7 @@ class Stepper:
         """Train one step by a plan."""
         self._follow(plan)
         if not self.graphed:
-            self._step(_Inputs(batch.video, batch.source, *vars(draws).values()), plan.mode)
+            self._step(batch, draws, plan.mode)
             return
         self._fill(batch, draws)
         if plan.mode != self._mode:
@@ -97,15 +83,14 @@ class Stepper:
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
-            self._step(self._inputs, plan.mode)
+            self._step(*self._inputs, plan.mode)
         torch.cuda.current_stream().wait_stream(aside)
         self._warm += 1
 
-    def evaluate(self, inputs: Batch, draws: Draws, plan: Plan) -> Objective:
+    def evaluate(self, batch: Batch, draws: Draws, plan: Plan) -> Objective:
         """The objective of a batch with its graph, for diagnostics; trains nothing."""
         self._follow(plan)
-        given = _Inputs(inputs.video, inputs.source, *vars(draws).values())
-        return self._objective(given, plan.mode)
+        return self._objective(batch, draws, plan.mode)
 
     def state(self) -> dict[str, Tensor]:
         """All that a step depends on besides the model's weights and the step's number."""
@@ -129,17 +114,16 @@ class Stepper:
 
     # -- one step ----------------------------------------------------------------------------------
 
-    def _objective(self, inputs: _Inputs, mode: Mode) -> Objective:
-        video = inputs.video.float() / 255
+    def _objective(self, batch: Batch, draws: Draws, mode: Mode) -> Objective:
+        video = batch.video.float() / 255
         if self.settings.flip:
-            mirrored = (inputs.mirror < 0.5)[:, None, None, None, None]
+            mirrored = (draws.mirror < 0.5)[:, None, None, None, None]
             video = torch.where(mirrored, video.flip(-1), video)
-        draws = Draws(inputs.positions, inputs.order, inputs.choice, inputs.mirror)
         with self.fabric.autocast():
             return objective(
                 self.model,
                 video,
-                inputs.source,
+                batch.source,
                 draws,
                 self.weights,
                 mode,
@@ -147,11 +131,11 @@ class Stepper:
                 self._parts,
             )
 
-    def _step(self, inputs: _Inputs, mode: Mode) -> None:
+    def _step(self, batch: Batch, draws: Draws, mode: Mode) -> None:
         trained = [*self.core, *(self.temporal if mode.temporal else [])]
         for parameter in self.model.parameters():
             parameter.grad = None
-        result = self._objective(inputs, mode)
+        result = self._objective(batch, draws, mode)
         result.backward(list(self.model.decoder.parameters()), self.selector)
         self.add_up()
         norm = nn.utils.clip_grad_norm_(trained, self.settings.clip)
@@ -210,11 +194,16 @@ class Stepper:
     # -- recording ---------------------------------------------------------------------------------
 
     def _fill(self, batch: Batch, draws: Draws) -> None:
-        given = (batch.video, batch.source, *vars(draws).values())
-        if self._inputs is None or self._inputs.video.shape != batch.video.shape:
-            self._inputs = _Inputs(*(value.clone() for value in given))
-        for name, value in zip([field.name for field in fields(_Inputs)], given, strict=True):
-            getattr(self._inputs, name).copy_(value)
+        """Copy what a step needs to where a recorded step looks for it."""
+        if self._inputs is None or self._inputs[0].video.shape != batch.video.shape:
+            self._inputs = (
+                Batch(*(value.clone() for value in vars(batch).values())),
+                Draws(*(value.clone() for value in vars(draws).values())),
+            )
+            return
+        for kept, given in zip(self._inputs, (batch, draws), strict=True):
+            for name, value in vars(given).items():
+                getattr(kept, name).copy_(value)
 
     def _record(self, mode: Mode) -> None:
         assert self._inputs is not None
@@ -222,7 +211,7 @@ class Stepper:
             parameter.grad = None
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            self._step(self._inputs, mode)
+            self._step(*self._inputs, mode)
         self._graph = graph
 
     def _adamw(self, groups: list[dict[str, Any]], decay: float) -> torch.optim.AdamW:

@@ -27,12 +27,12 @@ from torch import Tensor
 
 from geoco import checkpoints, draw, progress
 from geoco.config import Config, Window
-from geoco.curriculum import Curriculum
+from geoco.curriculum import TERMS, Curriculum
 from geoco.data import open_dataset
 from geoco.data.feed import Feed, Order, ResidentFeed, StreamFeed
 from geoco.errors import GeocoError
 from geoco.model import GeoCo
-from geoco.objective import TERMS, Draws
+from geoco.objective import Draws
 from geoco.ops.steered import backend_of
 from geoco.runs import MetricsLog, Run, curves
 from geoco.stepping import COLUMNS, Stepper

@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from geoco import checkpoints
+from geoco import checkpoints, files
 from geoco.config import Config, Model, Slots
 from geoco.errors import GeocoError
 
@@ -217,14 +217,14 @@ def test_full_disk_is_one_sentence_and_loses_nothing(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoints.os, "fsync", full)
+        patch.setattr(files.os, "fsync", full)
         with pytest.raises(GeocoError, match=r"step-00000001: cannot write this checkpoint: No sp"):
             save(tmp_path, 1, seed=5)
         with pytest.raises(GeocoError, match=r"best.json: cannot write this file: No space left"):
             checkpoints.mark_best(tmp_path, 1, 0.5)
     assert_whole(tmp_path, 1)
     save(tmp_path, 2)
-    assert names(tmp_path) == ["best.json.partial", "step-00000001", "step-00000002"]
+    assert names(tmp_path) == ["step-00000001", "step-00000002"]
 
 
 # -- kills -----------------------------------------------------------------------------------------
@@ -285,7 +285,7 @@ def kill_at_random(folder: Path) -> None:
 
 def kill_before_every_operation(folder: Path) -> None:
     """One kill before each time that Python opens, renames, makes or removes something."""
-    checkpoints.os.fsync = lambda _: None  # which is for power cuts, and takes all the time
+    files.os.fsync = lambda _: None  # which is for power cuts, and takes all the time
     work(folder, range(2, 5), 50)
     template = folder.rename(folder.with_name("template"))
     for moment in itertools.count():

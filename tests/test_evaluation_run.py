@@ -265,7 +265,10 @@ def test_writing_tables_needs_no_torch() -> None:
         )
     ]
     assert not [name for name in names if name and name.split(".")[0] in ("torch", "numpy")]
-    assert [name for name in names if name and name.startswith("geoco")] == ["geoco.errors"]
+    assert [name for name in names if name and name.startswith("geoco")] == [
+        "geoco.errors",
+        "geoco.files",
+    ]
 
 
 def test_printed_values_are_the_papers() -> None:

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from geoco import config, losses, pairs, supports
 from geoco.config_training import Term
-from geoco.curriculum import Curriculum, Mode
+from geoco.curriculum import TERMS, Curriculum, Mode
 from geoco.geometry import Moments, moments
 from geoco.model import GeoCo
-from geoco.objective import TERMS, Draws, objective
+from geoco.objective import Draws, objective
 from geoco.slots import Slots
 
 # Filters that a network without training passes, so that every term has a population.

@@ -148,6 +148,24 @@ def test_a_run_explains_itself(whole: Path) -> None:
     assert len(kept) <= 3
 
 
+def test_a_recorded_step_reads_what_is_given_now(tmp_path: Path) -> None:
+    """Recorded steps look at fixed buffers: filling them must bring every input there."""
+    run = trainer(tmp_path / "run", tiny())
+    places = []
+    for step in (0, 1):
+        given = run._feed(1)(step), run._draws(step, 1)
+        run.stepper._fill(*given)
+        assert run.stepper._inputs is not None
+        for kept, part in zip(run.stepper._inputs, given, strict=True):
+            for name, value in vars(part).items():
+                assert torch.equal(getattr(kept, name), value), name
+                places.append((step, name, getattr(kept, name).data_ptr()))
+    assert [place[1:] for place in places if place[0] == 0] == [
+        place[1:] for place in places if place[0] == 1
+    ]
+    run.close()
+
+
 # -- interruption ----------------------------------------------------------------------------------
 
 
@@ -263,6 +281,8 @@ def test_a_loss_that_is_not_finite_stops_the_run(
         run.train()
     saved = checkpoints.read_weights(tmp_path / "run" / "failed")
     assert saved.step == 5
+    state = checkpoints.read_state(tmp_path / "run" / "failed").tensors
+    assert all(torch.isfinite(value).all() for value in state.values())
     expected = good.model.state_dict()
     for name, value in saved.tensors.items():
         if not name.endswith(("reference_scale", "cap")):  # which belong to the step

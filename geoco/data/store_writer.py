@@ -28,6 +28,7 @@ from geoco.data.store import (
     partial,
 )
 from geoco.errors import GeocoError
+from geoco.files import sync_folder, write_through
 
 if sys.platform != "win32":
     import fcntl
@@ -105,13 +106,11 @@ class StoreWriter:
         if not self._videos:
             raise GeocoError(f"{self._path}: no videos were imported, so there is no store to make")
         with self._guarded():
-            with (self._folder / INDEX).open("wb") as file:
-                file.write(self._index().model_dump_json(indent=1).encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
+            described = self._index().model_dump_json(indent=1).encode() + b"\n"
+            write_through(self._folder / INDEX, described)
             self.close()
             self._folder.rename(self._path)
-            _sync_folder(self._path.parent)
+            sync_folder(self._path.parent)
             (self._path / JOURNAL).unlink()
 
     def close(self) -> None:
@@ -190,7 +189,7 @@ class StoreWriter:
 
     def _open(self, name: str) -> None:
         self._files[name] = (self._folder / name).open("ab")
-        _sync_folder(self._folder)
+        sync_folder(self._folder)
 
     def _write(self, name: str, data: bytes | memoryview) -> None:
         if name not in self._files:
@@ -236,13 +235,3 @@ def check_recipe(where: Path, found: Mapping[str, Any], wanted: Mapping[str, Any
 class _JournalLine(Section):
     has_masks: bool
     video: StoredVideo
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make new names in a folder survive a power cut; Windows has no such call."""
-    if sys.platform != "win32":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -28,7 +28,8 @@ from geoco.evaluation.editing import (
 from geoco.evaluation.factual import factual_scores
 from geoco.evaluation.population import Factual, Progress, Windows
 from geoco.evaluation.protocol import SlotModel
-from geoco.evaluation.tables import as_values, markdown, read_table, write_table, write_whole
+from geoco.evaluation.tables import as_values, markdown, read_table, write_table
+from geoco.files import write_whole
 
 TABLES = ("factual", "editing", "stability", "shared-background")
 RECORDS, MARKDOWN = "editing-records.npz", "tables.md"

@@ -7,13 +7,13 @@ Obj3D and of the authors' own runs.
 
 import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
 from geoco.errors import GeocoError
+from geoco.files import write_whole
 
 FORMAT = 1
 _DASH = "–"
@@ -91,17 +91,6 @@ def read_table(folder: Path, table: str, population: Values) -> dict[str, Any] |
 
 def table_path(folder: Path, table: str) -> Path:
     return folder / f"{table}.json"
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file under another name first, so that a kill leaves no half of it."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(data)
-        os.replace(partial, path)
-    except OSError as error:
-        raise GeocoError(f"{path}: cannot write this file: {error.strerror}") from None
 
 
 def markdown(name: str, population: Values, results: Mapping[str, Values]) -> str:

@@ -307,6 +307,8 @@ def record(sources: list[str] | tuple[str, ...], valid: torch.Tensor) -> Factual
         masks=torch.zeros(windows, slots, 8, 8, dtype=torch.bool),
         background=torch.zeros(windows, dtype=torch.int64),
         valid=valid,
+        frame=torch.zeros(windows, 3, 8, 8, dtype=torch.uint8),
+        image=torch.zeros(windows, 3, 8, 8),
         psnr=torch.zeros(windows, dtype=torch.float64),
         reference=None,
     )

@@ -4,7 +4,14 @@ from geoco.evaluation.commands import FACTORS, MOVES, Commands, Eligibility
 from geoco.evaluation.editing import EditingScores, EditRecords, Records, editing_scores
 from geoco.evaluation.factual import FactualScores
 from geoco.evaluation.population import Factual, Windows, starting_positions, window_major
-from geoco.evaluation.protocol import Encoded, GeoCoModel, OneSlotModel, SlotModel
+from geoco.evaluation.protocol import (
+    CommandModel,
+    Encoded,
+    GeoCoModel,
+    OneSlotModel,
+    SlotModel,
+    unplaced,
+)
 from geoco.evaluation.run import TABLES, Results, evaluate, read_records
 from geoco.evaluation.stability import SharedBackgroundScores, StabilityScores
 from geoco.evaluation.tables import markdown, read_table, write_table
@@ -13,6 +20,7 @@ __all__ = [
     "FACTORS",
     "MOVES",
     "TABLES",
+    "CommandModel",
     "Commands",
     "EditRecords",
     "EditingScores",
@@ -34,6 +42,7 @@ __all__ = [
     "read_records",
     "read_table",
     "starting_positions",
+    "unplaced",
     "window_major",
     "write_table",
 ]

@@ -22,6 +22,7 @@ MOVES = ((6, 0), (-6, 0), (0, 6), (0, -6))  # pixels, (x, y)
 FACTORS = (0.5, 0.75, 1.0, 1.25, 1.5)
 IDENTITY = FACTORS.index(1.0)
 CommandKind = Literal["position", "scale", "transplant"]
+Objects = tuple[Int64[Tensor, " object"], Int64[Tensor, " object"]]  # rows of windows, and slots
 _CHUNK = 256  # masks that are warped at a time
 
 
@@ -34,12 +35,30 @@ class Commands:
     slot: Int64[Tensor, " edit"]
     command: Int64[Tensor, " edit"]  # which of MOVES or FACTORS; 0 for transplants
     edited: Slots  # the slot's new state, one per edit
+    move: Float64[Tensor, "edit 2"]  # the same for models that are told what to do
+    factor: Float64[Tensor, " edit"]
     mask_window: Int64[Tensor, " edit"]  # whose factual mask the target is made from
     mask_slot: Int64[Tensor, " edit"]
     map: Map
 
     def __len__(self) -> int:
         return len(self.window)
+
+    def rows(self, chunk: Int64[Tensor, " edit"]) -> "Commands":
+        """Some of the edits."""
+        slots, edit = self.edited, self.map
+        return Commands(
+            self.kind,
+            self.window[chunk],
+            self.slot[chunk],
+            self.command[chunk],
+            Slots(slots.appearance[chunk], slots.position[chunk], slots.scale[chunk]),
+            self.move[chunk],
+            self.factor[chunk],
+            self.mask_window[chunk],
+            self.mask_slot[chunk],
+            Map(edit.factor[chunk], edit.offset[chunk]),
+        )
 
 
 @dataclass(frozen=True)
@@ -52,27 +71,27 @@ class Eligibility:
     noop: Float64[np.ndarray, " edit"]  # F1 of the unchanged recipient
 
 
-def moves(factual: Factual) -> Commands:
-    """Four translations by six pixels of every valid object."""
+def moves(factual: Factual, objects: Objects | None = None) -> Commands:
+    """Four translations by six pixels, of every valid object or of those given."""
     height, width = factual.masks.shape[-2:]
-    base = _repeated(factual, "position", len(MOVES))
-    pixels = torch.tensor(MOVES)[base.command]
-    edit = Map.move(pixels, height, width)
+    base = _repeated(factual, objects, "position", len(MOVES))
+    edit = Map.move(torch.tensor(MOVES)[base.command], height, width)
     position = base.edited.position
     moved = (position.double() + edit.offset).to(position.dtype)
-    return replace(base, edited=replace(base.edited, position=moved), map=edit)
+    return replace(base, edited=replace(base.edited, position=moved), move=edit.offset, map=edit)
 
 
-def resizes(factual: Factual) -> Commands:
-    """Five scale factors, the identity among them, about the explicit position."""
-    base = _repeated(factual, "scale", len(FACTORS))
+def resizes(factual: Factual, objects: Objects | None = None) -> Commands:
+    """Five scale factors, the identity among them, about the slot's position."""
+    base = _repeated(factual, objects, "scale", len(FACTORS))
     factor = torch.tensor(FACTORS, dtype=torch.float64)[base.command]
     scale = base.edited.scale
     resized = (scale.double() * factor).to(scale.dtype)
     return replace(
         base,
         edited=replace(base.edited, scale=resized),
-        map=Map.resize(factor, base.edited.position),
+        factor=factor,
+        map=Map.resize(factor, factual.anchor[base.window, base.slot]),
     )
 
 
@@ -80,19 +99,25 @@ def transplants(factual: Factual) -> Commands:
     """The donor's appearance in the recipient's place and size, wherever there is a donor."""
     donor_window, donor_slot = donors(factual)
     known = donor_window >= 0
-    base = _repeated(factual, "transplant", 1)
-    donor = (donor_window[known], donor_slot[known])
-    edited = Slots(factual.appearance[donor], base.edited.position[known], base.edited.scale[known])
+    recipient = tuple(part[known] for part in factual.objects)
+    return transplanted(
+        factual, (recipient[0], recipient[1]), (donor_window[known], donor_slot[known])
+    )
+
+
+def transplanted(factual: Factual, recipients: Objects, donors: Objects) -> Commands:
+    """Given donors' appearances in given recipients."""
+    base = _repeated(factual, recipients, "transplant", 1)
     return replace(
         base,
-        window=base.window[known],
-        slot=base.slot[known],
-        command=base.command[known],
-        edited=edited,
-        mask_window=donor[0],
-        mask_slot=donor[1],
+        edited=replace(base.edited, appearance=factual.appearance[donors]),
+        mask_window=donors[0],
+        mask_slot=donors[1],
         map=Map.transplant(
-            edited.position, edited.scale, factual.position[donor], factual.scale[donor]
+            factual.anchor[recipients],
+            factual.extent[recipients],
+            factual.anchor[donors],
+            factual.extent[donors],
         ),
     )
 
@@ -103,7 +128,7 @@ def donors(factual: Factual) -> tuple[Int64[Tensor, " object"], Int64[Tensor, " 
     The next window from a different source is the only candidate: where it has no valid object of
     the same rank, the recipient is not transplanted.
     """
-    following = _next_windows(factual.source)
+    following = next_windows(factual.source)
     window, _ = factual.objects
     candidate = torch.from_numpy(following)[window]
     ranks = torch.where(factual.valid, factual.valid.long().cumsum(1) - 1, -1)
@@ -148,9 +173,9 @@ def targets(
     return original, ideal.warp(original, edit)
 
 
-def _repeated(factual: Factual, kind: CommandKind, count: int) -> Commands:
-    """Every valid object `count` times over, as it is."""
-    window, slot = (part.repeat_interleave(count) for part in factual.objects)
+def _repeated(factual: Factual, objects: Objects | None, kind: CommandKind, count: int) -> Commands:
+    """Objects `count` times over, as they are."""
+    window, slot = (part.repeat_interleave(count) for part in objects or factual.objects)
     place = (window, slot)
     edited = Slots(factual.appearance[place], factual.position[place], factual.scale[place])
     return Commands(
@@ -159,13 +184,15 @@ def _repeated(factual: Factual, kind: CommandKind, count: int) -> Commands:
         slot,
         torch.arange(count).repeat(len(window) // count),
         edited,
+        torch.zeros(len(window), 2, dtype=torch.float64),
+        torch.ones(len(window), dtype=torch.float64),
         window,
         slot,
-        Map.resize(torch.ones(len(window)), edited.position),
+        Map.resize(torch.ones(len(window)), torch.zeros(len(window), 2)),
     )
 
 
-def _next_windows(sources: Sequence[str]) -> Int64[np.ndarray, " window"]:
+def next_windows(sources: Sequence[str]) -> Int64[np.ndarray, " window"]:
     """The next window from a different source, in cyclic window-major order; -1 if none."""
     order = window_major(sources)
     following = np.full(len(sources), -1, dtype=np.int64)

@@ -14,7 +14,6 @@ from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
 from geoco import metrics
-from geoco.decoders import Fields
 from geoco.evaluation.commands import (
     FACTORS,
     IDENTITY,
@@ -27,11 +26,11 @@ from geoco.evaluation.commands import (
     targets,
     transplants,
 )
+from geoco.evaluation.decoding import edited_scenes, obeys
 from geoco.evaluation.factual import Mean, mean
 from geoco.evaluation.population import Factual, Progress
-from geoco.evaluation.protocol import Encoded, OneSlotModel, SlotModel, field_rows, replaced
+from geoco.evaluation.protocol import SlotModel
 from geoco.metrics import Interval
-from geoco.slots import Slots
 from geoco.supports import hard_ownership
 
 REPLICATES = 10_000
@@ -127,8 +126,13 @@ def edit_records(
     batch: int,
     progress: Progress = lambda done, total: None,
 ) -> EditRecords:
-    """Run every command; who counts is settled for all of them before the first is decoded."""
-    asked = [moves(factual), resizes(factual), transplants(factual)]
+    """Run every command; who counts is settled for all of them before the first is decoded.
+
+    A model that can neither be told nor set where slots are is asked for transplants alone.
+    """
+    nobody = tuple(part[:0] for part in factual.objects)
+    objects = factual.objects if obeys(model, factual, "position") else (nobody[0], nobody[1])
+    asked = [moves(factual, objects), resizes(factual, objects), transplants(factual)]
     eligible = [eligibility(factual, commands) for commands in asked]
     total = sum(len(commands) for commands in asked)
     found: list[Outcomes] = []
@@ -145,7 +149,6 @@ def edit_records(
     return EditRecords(position, scale, transplant)
 
 
-@torch.no_grad()
 def outcomes(
     model: SlotModel,
     factual: Factual,
@@ -153,34 +156,20 @@ def outcomes(
     batch: int,
     progress: Progress = lambda done, total: None,
 ) -> Outcomes:
-    """Decode every edit, at most `batch` scenes at a time, and measure the edited slot's support.
-
-    Edits are decoded by windows and slots: the rest of a window is then drawn once for all.
-    """
+    """Decode every edit, at most `batch` at a time, and measure the edited slot's support."""
     count = len(commands)
     f1, radius, coverage = (torch.zeros(count, dtype=torch.float64) for _ in range(3))
     center = torch.full((count, 2), torch.nan, dtype=torch.float64)
     done = 0
-    for rows in torch.arange(len(factual)).split(batch):
-        first = int(rows[0])
-        mine = (commands.window >= first) & (commands.window <= int(rows[-1]))
-        if not mine.any():
-            continue
-        encoded = factual.encoded(rows)
-        fields = model.fields(encoded) if isinstance(model, OneSlotModel) else None
-        for slot in range(model.slots):
-            edits = (mine & (commands.slot == slot)).nonzero()[:, 0]
-            for chunk in edits.split(batch) if len(edits) else ():
-                here = commands.window[chunk] - first
-                logits = _edited(model, encoded, fields, here, slot, _take(commands.edited, chunk))
-                support = hard_ownership(logits)[:, slot]
-                target = targets(factual, commands, chunk, support.device)[1]
-                moments = metrics.support_moments(support)
-                f1[chunk] = metrics.f1(support, target).cpu()
-                center[chunk] = moments.center.cpu()
-                radius[chunk], coverage[chunk] = moments.radius.cpu(), moments.coverage.cpu()
-                done += len(chunk)
-                progress(done, count)
+    for chunk, slot, (_, logits) in edited_scenes(model, factual, commands, batch):
+        support = hard_ownership(logits)[:, slot]
+        target = targets(factual, commands, chunk, support.device)[1]
+        moments = metrics.support_moments(support)
+        f1[chunk] = metrics.f1(support, target).cpu()
+        center[chunk] = moments.center.cpu()
+        radius[chunk], coverage[chunk] = moments.radius.cpu(), moments.coverage.cpu()
+        done += len(chunk)
+        progress(done, count)
     return Outcomes(f1, center, radius, coverage)
 
 
@@ -207,35 +196,11 @@ def editing_scores(records: EditRecords) -> EditingScores:
     )
 
 
-def _edited(
-    model: SlotModel,
-    encoded: Encoded,
-    fields: Fields | None,
-    rows: Tensor,
-    slot: int,
-    one: Slots,
-) -> Tensor:
-    """Alpha logits of scenes in which one slot is replaced."""
-    scenes = encoded.rows(rows)
-    if isinstance(model, OneSlotModel) and fields is not None:
-        return model.decode_one(scenes, field_rows(fields, rows), slot, one)[1]
-    return model.decode(scenes, replaced(scenes.slots, slot, one))[1]
-
-
-def _take(slots: Slots, chunk: Tensor) -> Slots:
-    """Some edits' slots, each as a scene of one."""
-    return Slots(
-        slots.appearance[chunk][:, None],
-        slots.position[chunk][:, None],
-        slots.scale[chunk][:, None],
-    )
-
-
 def _records(
     factual: Factual, commands: Commands, eligible: Eligibility, found: Outcomes
 ) -> Records:
     height, width = factual.masks.shape[-2:]
-    center = metrics.support_moments(factual.masks).center[commands.window, commands.slot]
+    center = factual.moments.center[commands.window, commands.slot]
     error = torch.full((len(commands),), torch.nan, dtype=torch.float64)
     if commands.kind == "transplant":
         error = metrics.drift(center, found.center)

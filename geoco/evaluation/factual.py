@@ -115,8 +115,8 @@ def mean(values: Tensor | np.ndarray) -> Mean:
 
 def all_slot_position_error(factual: Factual) -> Mean:
     """E_p->c over all valid objects of the model, matched with nothing."""
-    found = metrics.support_moments(factual.masks[factual.valid])
-    return mean(metrics.position_error(factual.position[factual.valid], found.center))
+    center = factual.moments.center[factual.valid]
+    return mean(metrics.position_error(factual.position[factual.valid], center))
 
 
 def segmentation(factual: Factual, reference: UInt8[Tensor, "window height width"]) -> Segmentation:
@@ -144,7 +144,7 @@ def reference_errors(
     known = chosen != metrics.UNASSOCIATED
     place = (window, chosen.clamp_min(0))
     wanted = metrics.support_moments(objects[counted]).center
-    decoded = metrics.support_moments(factual.masks[place]).center
+    decoded = factual.moments.center[place]
     position = factual.position[place].double()
     errors = torch.stack(
         (
@@ -153,7 +153,9 @@ def reference_errors(
             metrics.position_error(decoded, wanted),
         )
     ).where(known, torch.nan)
-    errors = errors.where(~errors.isnan().any(0), torch.nan)
+    # One population for all three; a model without positions has the last alone.
+    asked = errors if factual.explicit else errors[2:]
+    errors = errors.where(~asked.isnan().any(0), torch.nan)
     return ReferenceErrors(mean(errors[0]), mean(errors[1]), mean(errors[2]))
 
 
@@ -166,10 +168,10 @@ def reference_masks(
 
 
 def scale_calibration(factual: Factual) -> ScaleCalibration:
-    """Of inferred scale and decoded radius; nan with fewer than two objects."""
-    radius = metrics.support_moments(factual.masks[factual.valid]).radius.numpy()
+    """Of inferred scale and decoded radius; nan with fewer than two objects or without scales."""
+    radius = factual.moments.radius[factual.valid].numpy()
     scale = factual.scale[factual.valid].double().numpy()
-    if len(radius) < 2:
+    if len(radius) < 2 or not factual.explicit:
         return ScaleCalibration(float("nan"), float("nan"), float("nan"), len(radius))
     found = metrics.calibration(scale, radius)
     return ScaleCalibration(

@@ -8,6 +8,7 @@ windows are computed at once.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -15,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64, UInt8
 from torch import Tensor
 
-from geoco import ideal, metrics_rgb, supports
+from geoco import ideal, metrics, metrics_rgb, supports
 from geoco.data import ClipBatch
 from geoco.errors import GeocoError
 from geoco.evaluation.protocol import Encoded, SlotModel
@@ -55,6 +56,8 @@ class Factual:
     masks: Bool[Tensor, "window slot height width"]  # measurement supports
     background: Int64[Tensor, " window"]
     valid: Bool[Tensor, "window slot"]  # objects: not background, at least ten pixels
+    frame: UInt8[Tensor, "window 3 height width"]
+    image: Float[Tensor, "window 3 height width"]  # its reconstruction
     psnr: Float64[Tensor, " window"]
     reference: UInt8[Tensor, "window height width"] | None  # labels from outside, 0 is background
 
@@ -77,6 +80,26 @@ class Factual:
     def rank(self) -> Int64[Tensor, " object"]:
         """The index of every object among the valid foreground slots of its window."""
         return (self.valid.long().cumsum(1) - 1)[self.valid]
+
+    @property
+    def explicit(self) -> bool:
+        """Whether slots have a position and a scale of their own."""
+        return bool(self.position.isfinite().all() and self.scale.isfinite().all())
+
+    @cached_property
+    def moments(self) -> metrics.SupportMoments:
+        """Of the measurement supports."""
+        return metrics.support_moments(self.masks)
+
+    @property
+    def anchor(self) -> Float[Tensor, "window slot 2"]:
+        """About what a slot is resized: its position, or the decoded centroid if it has none."""
+        return self.position if self.explicit else self.moments.center
+
+    @property
+    def extent(self) -> Float[Tensor, "window slot"]:
+        """What a slot's size is told by: its scale, or the decoded radius if it has none."""
+        return self.scale if self.explicit else self.moments.radius
 
     def encoded(self, rows: Int64[Tensor, " row"]) -> Encoded:
         """The factual encodings of some windows."""
@@ -164,6 +187,8 @@ def _piece(model: SlotModel, dataset: Windows, windows: np.ndarray) -> Factual:
         masks=masks.cpu(),
         background=background.cpu(),
         valid=objects.cpu(),
+        frame=clips.video[:, 0].cpu(),
+        image=image.float().cpu(),
         psnr=metrics_rgb.psnr(image, frames.to(image.device)).cpu(),
         reference=None if clips.masks is None else clips.masks[:, 0].cpu(),
     )
@@ -206,6 +231,8 @@ def _joined(pieces: Sequence[Factual]) -> Factual:
         masks=cat("masks"),
         background=cat("background"),
         valid=cat("valid"),
+        frame=cat("frame"),
+        image=cat("image"),
         psnr=cat("psnr"),
         reference=cat_if_all("reference"),
     )

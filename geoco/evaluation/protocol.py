@@ -1,8 +1,10 @@
 """What a model must offer to be evaluated: slots from frames, and pictures from edited slots.
 
 A stranger's model implements `SlotModel`, two attributes and two methods. One that draws each slot
-by itself can also implement `OneSlotModel`, and every edit then costs one slot instead of all.
-Tensors arrive on the CPU; a model moves them where it likes and answers from wherever it is.
+by itself can also implement `OneSlotModel`, and every edit then costs one slot instead of all. One
+that has its own way of moving and resizing implements `CommandModel`; its slots may then lack an
+explicit position and scale (`unplaced`). Tensors arrive on the CPU; a model moves them where it
+likes and answers from wherever it is.
 """
 
 from dataclasses import dataclass
@@ -71,6 +73,29 @@ class OneSlotModel(SlotModel, Protocol):
 
     def decode_one(self, encoded: Encoded, fields: Fields, index: int, slot: Slots) -> Drawn:
         """`decode` of the scene in which `slot`, a single one, is in the place `index`."""
+
+
+@runtime_checkable
+class CommandModel(SlotModel, Protocol):
+    """A model that is told to move and resize, where others have their slots' geometry set."""
+
+    def command(
+        self,
+        encoded: Encoded,
+        index: int,
+        move: Float[Tensor, "batch 2"],
+        factor: Float[Tensor, " batch"],
+    ) -> Drawn:
+        """The factual scene with slot `index` moved on the grid [-1, 1]^2 and resized by a factor.
+
+        Resizing is about the slot's position, or its decoded centroid if it has none.
+        """
+
+
+def unplaced(appearance: Float[Tensor, "*batch slot dim"]) -> Slots:
+    """Slots of a model that knows no position and no scale."""
+    nowhere = torch.full((*appearance.shape[:-1], 2), torch.nan, device=appearance.device)
+    return Slots(appearance, nowhere, nowhere[..., 0])
 
 
 class GeoCoModel:

@@ -12,6 +12,7 @@ from jaxtyping import Float64, Int64
 from torch import Tensor
 
 from geoco import metrics
+from geoco.errors import GeocoError
 from geoco.evaluation.population import Factual, Progress
 from geoco.evaluation.protocol import Encoded, SlotModel
 from geoco.metrics import Spread
@@ -123,6 +124,8 @@ def _extents(
     model: SlotModel, factual: Factual, pairs: Pairs, batch: int, progress: Progress
 ) -> tuple[Float64[np.ndarray, "pair scale"], Float64[np.ndarray, "pair scale"]]:
     """Radius and coverage of each object in each size."""
+    if not factual.explicit:
+        raise GeocoError("stability needs slots with a position and a scale; these have none")
     radius, coverage = (np.zeros((len(pairs), len(SCALES))) for _ in range(2))
     for chunk in torch.arange(len(pairs)).split(batch) if len(pairs) else ():
         encoded = _pair(factual, pairs, chunk)

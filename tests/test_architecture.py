@@ -26,6 +26,7 @@ ALLOWED = {
     "geoco.metrics": {"geoco.geometry"},
     "geoco.metrics_rgb": set(),
     "geoco.bounds": {"geoco.supports"},
+    "geoco.oracle": {"geoco.ideal", "geoco.metrics_rgb"},
     # parts of the model
     "geoco.encoders": {"geoco.errors"},
     "geoco.slots": {"geoco.geometry"},
@@ -147,7 +148,9 @@ ALLOWED = {
         "geoco.metrics",
         "geoco.metrics_rgb",
         "geoco.model",
+        "geoco.oracle",
         "geoco.slots",
+        "geoco.solids",
         "geoco.supports",
     },
     "geoco.demo": {"geoco.config", "geoco.draw", "geoco.solids", "geoco.data"},

@@ -15,9 +15,11 @@ from geoco.solids import (
     MATERIALS,
     SHAPES,
     Canvas,
+    Edit,
     Episodes,
     Pictures,
     Scenes,
+    counterfactual,
     moments,
     render,
     simulate,
@@ -128,6 +130,21 @@ class SolidsDataset(Dataset[Clip]):
             pieces.append(moments(simulated, place, frame[rows[-1]], self.config.textured))
         back = np.argsort(np.concatenate(rows))
         return Scenes.cat(pieces)[torch.from_numpy(back)]
+
+    def counterfactual(
+        self,
+        indices: Sequence[int],
+        edits: Sequence[tuple[int, Edit]],
+        device: torch.device | str = "cpu",
+    ) -> Pictures:
+        """What first frames of windows would be after edits, whose scenes are places in `indices`.
+
+        One picture per edit: `solids.counterfactual` of these moments.
+        """
+        windows = np.array(indices, dtype=np.int64)
+        start = np.array(self.starts, dtype=np.int64)[windows % len(self.starts)]
+        scenes = self.scenes(windows // len(self.starts), start)
+        return counterfactual(scenes.to(device), self.canvas, edits)
 
     def generate(
         self, device: torch.device | str = "cpu", episodes: int = 64

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, UInt8
+from jaxtyping import UInt8
 from torch import Tensor
 
-from geoco import ideal, metrics
+from geoco import metrics
 from geoco.evaluation.population import (
     INITIALIZATIONS,
     Factual,
@@ -21,8 +21,7 @@ from geoco.evaluation.population import (
     reconstruction,
 )
 from geoco.evaluation.protocol import SlotModel
-
-_CHUNK = 256  # windows that are associated at a time
+from geoco.evaluation.references import references
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ def factual_scores(
         attention_overlap=_overlap(factual),
         position_error=all_slot_position_error(factual),
         segmentation=None if reference is None else segmentation(factual, reference),
-        reference_errors=None if reference is None else reference_errors(factual, reference),
+        reference_errors=None if reference is None else reference_errors(factual),
         calibration=scale_calibration(factual),
     )
 
@@ -131,19 +130,13 @@ def segmentation(factual: Factual, reference: UInt8[Tensor, "window height width
     )
 
 
-def reference_errors(
-    factual: Factual, reference: UInt8[Tensor, "window height width"]
-) -> ReferenceErrors:
+def reference_errors(factual: Factual) -> ReferenceErrors:
     """E_p->c, E_p->c* and E_c->c* of reference objects with at least ten visible pixels."""
-    objects = reference_masks(reference)
-    pieces = zip(objects.split(_CHUNK), factual.masks.split(_CHUNK), strict=True)
-    slot = torch.cat([metrics.associate(*piece) for piece in pieces])
-    counted = ideal.valid(objects)
-    window = torch.arange(len(factual))[:, None].expand_as(slot)[counted]
-    chosen = slot[counted]
+    objects = references(factual)
+    window, chosen = objects.window, objects.slot
     known = chosen != metrics.UNASSOCIATED
     place = (window, chosen.clamp_min(0))
-    wanted = metrics.support_moments(objects[counted]).center
+    wanted = objects.center
     decoded = factual.moments.center[place]
     position = factual.position[place].double()
     errors = torch.stack(
@@ -157,14 +150,6 @@ def reference_errors(
     asked = errors if factual.explicit else errors[2:]
     errors = errors.where(~asked.isnan().any(0), torch.nan)
     return ReferenceErrors(mean(errors[0]), mean(errors[1]), mean(errors[2]))
-
-
-def reference_masks(
-    labels: UInt8[Tensor, "window height width"],
-) -> Bool[Tensor, "window object height width"]:
-    """Each label but background as a mask; empty where a window lacks it."""
-    numbers = torch.arange(1, int(labels.max()) + 1)
-    return labels[:, None] == numbers[:, None, None]
 
 
 def scale_calibration(factual: Factual) -> ScaleCalibration:

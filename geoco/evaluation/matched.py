@@ -1,0 +1,310 @@
+"""The object-matched tables: the same edits of the same reference objects, for every model.
+
+Every edit of every reference object leaves a record, whether or not the model could carry it out,
+so that the records of several models line up and a common pool can be drawn from them afterwards
+(`geoco.evaluation.compare`). An object that no slot shares a pixel with is left as it is, and so
+are its picture's scores.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float64, Int64
+from torch import Tensor
+
+from geoco import ideal, metrics, metrics_rgb, supports
+from geoco.evaluation.commands import (
+    IDENTITY,
+    CommandKind,
+    Commands,
+    eligibility,
+    moves,
+    resizes,
+    targets,
+    transplanted,
+)
+from geoco.evaluation.decoding import edited_scenes, obeys
+from geoco.evaluation.exact import Generator, truths
+from geoco.evaluation.population import Factual, Progress, Windows
+from geoco.evaluation.protocol import SlotModel
+from geoco.evaluation.references import (
+    Asked,
+    References,
+    asked_moves,
+    asked_resizes,
+    asked_transplants,
+    oracle_targets,
+    references,
+)
+from geoco.metrics import Interval
+
+KINDS: tuple[CommandKind, ...] = ("position", "scale", "transplant")
+REPLICATES = 5_000
+PERCENT = 100.0
+
+
+@dataclass(frozen=True)
+class MatchedRecords:
+    """One row per edit of a reference object; the first seven say which, the same for all models.
+
+    PSNR is in dB: `oracle` against the visible-layer target, `exact` against the generator's own
+    picture (nan without one), `oracle_exact` of the target against that picture; `unedited` is the
+    reconstruction left as it is, against the oracle.
+    """
+
+    window: Int64[np.ndarray, " edit"]  # index in the dataset
+    label: Int64[np.ndarray, " edit"]
+    kind: Int64[np.ndarray, " edit"]  # which of KINDS
+    command: Int64[np.ndarray, " edit"]
+    video: Int64[np.ndarray, " edit"]
+    reference_valid: Bool[np.ndarray, " edit"]  # the reference mask's ideal image has ten pixels
+    donor_label: Int64[np.ndarray, " edit"]
+    edited: Bool[np.ndarray, " edit"]  # a slot was edited at all
+    valid: Bool[np.ndarray, " edit"]  # it is a valid object, and so is its ideal target
+    f1: Float64[np.ndarray, " edit"]
+    oracle: Float64[np.ndarray, " edit"]
+    oracle_region: Float64[np.ndarray, " edit"]
+    unedited: Float64[np.ndarray, " edit"]
+    unedited_region: Float64[np.ndarray, " edit"]
+    exact: Float64[np.ndarray, " edit"]
+    exact_region: Float64[np.ndarray, " edit"]
+    exact_f1: Float64[np.ndarray, " edit"]  # against what would be visible; 0 without a slot
+    oracle_exact: Float64[np.ndarray, " edit"]
+    oracle_exact_region: Float64[np.ndarray, " edit"]
+    change: Float64[np.ndarray, " edit"]
+    changed: Float64[np.ndarray, " edit"]
+
+    def __len__(self) -> int:
+        return len(self.window)
+
+    def where(self, kept: Bool[np.ndarray, " edit"]) -> "MatchedRecords":
+        return MatchedRecords(*(getattr(self, part.name)[kept] for part in fields(self)))
+
+
+_MEASURED = tuple(part.name for part in fields(MatchedRecords))[9:]
+SAME_FOR_ALL = ("window", "label", "kind", "command", "video", "reference_valid", "donor_label")
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """PSNR against target images, in dB, on the whole image and on the editing region."""
+
+    full: Interval
+    region: Interval
+
+
+@dataclass(frozen=True)
+class MatchedKind:
+    """Edits of one kind: means within videos, then over videos, with their intervals."""
+
+    edits: int
+    unassociated: int  # of them, left as they were
+    common: int  # edits that F1 is over: valid for reference and model (or all models)
+    f1: Interval | None  # percent; transplants have none
+    oracle: Likeness
+    unedited: Likeness
+    exact: Likeness | None  # None without a generator
+    exact_f1: Interval | None  # percent
+    oracle_exact: Likeness | None
+    change: Interval
+    changed: Interval
+
+
+@dataclass(frozen=True)
+class MatchedScores:
+    """The object-matched tables of one model."""
+
+    objects: int
+    windows: int
+    videos: int
+    position: MatchedKind
+    scale: MatchedKind
+    transplant: MatchedKind
+
+
+def matched_records(
+    model: SlotModel,
+    dataset: Windows,
+    factual: Factual,
+    batch: int,
+    progress: Progress = lambda done, total: None,
+) -> MatchedRecords:
+    """All edits of all reference objects. A generator is also asked for the truth."""
+    objects = references(factual)
+    generator = dataset if isinstance(dataset, Generator) else None
+    plans = [
+        _plan(model, factual, objects, edits)
+        for edits in (
+            asked_moves(objects),
+            asked_resizes(objects),
+            asked_transplants(factual, objects),
+        )
+    ]
+    total, done = sum(len(plan.asked) for plan in plans), 0
+    pieces = []
+    for plan in plans:
+        values = np.full((len(plan.asked), len(_MEASURED)), np.nan)
+        judge = _Judge(factual, objects, plan.asked, generator)
+        for edits, image, support, target in _outcomes(model, factual, objects, plan, batch):
+            values[edits.numpy()] = judge.measure(edits, image, support, target).cpu().numpy()
+            done += len(edits)
+            progress(done, total)
+        pieces.append(_records(factual, objects, plan, values))
+    return MatchedRecords(
+        *(np.concatenate([getattr(p, part.name) for p in pieces]) for part in fields(pieces[0]))
+    )
+
+
+def matched_scores(
+    records: MatchedRecords, common: Bool[np.ndarray, " edit"] | None = None
+) -> MatchedScores:
+    """From records alone. `common` are the edits that F1 is over, those valid here if not given."""
+    pool = records.reference_valid & records.valid if common is None else common
+    kinds = [_kind(records, pool, number) for number in range(len(KINDS))]
+    objects = np.unique(np.stack((records.window, records.label)), axis=1).shape[1]
+    windows, videos = (len(np.unique(part)) for part in (records.window, records.video))
+    return MatchedScores(objects, windows, videos, *kinds)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Edits that are asked, and those that the model can carry out, through its own slots."""
+
+    asked: Asked
+    done: Int64[Tensor, " command"]  # which of the asked each command is
+    commands: Commands
+    valid: Bool[np.ndarray, " command"]
+
+
+def _plan(model: SlotModel, factual: Factual, objects: References, asked: Asked) -> _Plan:
+    able = objects.slot >= 0 if obeys(model, factual, asked.kind) else objects.slot < -1
+    window, slot = objects.window, objects.slot
+    done = (able[asked.object] & able[asked.donor]).nonzero()[:, 0]
+    if asked.kind == "transplant":
+        recipient, donor = asked.object[done], asked.donor[done]
+        commands = transplanted(
+            factual, (window[recipient], slot[recipient]), (window[donor], slot[donor])
+        )
+    else:
+        make = moves if asked.kind == "position" else resizes
+        commands = make(factual, (window[able], slot[able]))
+        if asked.kind == "scale":
+            commands = commands.rows((commands.command != IDENTITY).nonzero()[:, 0])
+    objects_valid = factual.valid[commands.window, commands.slot].numpy()
+    return _Plan(asked, done, commands, eligibility(factual, commands).valid & objects_valid)
+
+
+def _outcomes(
+    model: SlotModel, factual: Factual, objects: References, plan: _Plan, batch: int
+) -> Iterator[tuple[Tensor, Tensor, Tensor | None, Tensor | None]]:
+    """Every asked edit once: which, the picture, the edited support and its own ideal target."""
+    for chunk, slot, (rgb, logits) in edited_scenes(model, factual, plan.commands, batch):
+        image = supports.composite(rgb, supports.ownership(logits))
+        support = supports.hard_ownership(logits)[:, slot]
+        target = targets(factual, plan.commands, chunk, support.device)[1]
+        yield plan.done[chunk], image, support, target
+    left = torch.ones(len(plan.asked), dtype=torch.bool)
+    left[plan.done] = False
+    for edits in left.nonzero()[:, 0].split(batch) if left.any() else ():
+        yield edits, factual.image[objects.window[plan.asked.object[edits]]], None, None
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """Measures pictures of edits against what they should be."""
+
+    factual: Factual
+    objects: References
+    asked: Asked
+    generator: Generator | None
+
+    def measure(
+        self, edits: Tensor, image: Tensor, support: Tensor | None, own_target: Tensor | None
+    ) -> Float64[Tensor, "edit measured"]:
+        """One row per edit, in the order of `_MEASURED`."""
+        device = image.device
+        some = self.asked.rows(edits)
+        wanted = oracle_targets(self.factual, self.objects, some, device)
+        before = self.factual.image[self.objects.window[some.object]].to(device)
+        undefined = torch.full((len(edits),), torch.nan, dtype=torch.float64, device=device)
+        kept = metrics_rgb.rgb_preservation(before, image, wanted.region)
+        columns = [
+            undefined if support is None or own_target is None else metrics.f1(support, own_target),
+            *_likeness(image, wanted.image, wanted.region),
+            *_likeness(before, wanted.image, wanted.region),
+        ]
+        if self.generator is None:
+            columns += [undefined] * 5
+        else:
+            truth = truths(self.generator, self.factual, self.objects, some, device)
+            columns += [
+                *_likeness(image, truth.image, wanted.region),
+                torch.zeros_like(undefined)
+                if support is None
+                else metrics.f1(support, truth.mask),
+                *_likeness(wanted.image, truth.image, wanted.region),
+            ]
+        return torch.stack([*columns, kept.change, kept.changed], 1)
+
+
+def _likeness(image: Tensor, target: Tensor, region: Tensor) -> tuple[Tensor, Tensor]:
+    return metrics_rgb.psnr(image, target), metrics_rgb.region_psnr(image, target, region)
+
+
+def _records(
+    factual: Factual, objects: References, plan: _Plan, values: np.ndarray
+) -> MatchedRecords:
+    asked = plan.asked
+    window = objects.window[asked.object].numpy()
+    edited, valid = np.zeros((2, len(asked)), dtype=np.bool_)
+    edited[plan.done.numpy()] = True
+    valid[plan.done.numpy()] = plan.valid
+    image = ideal.warp(objects.mask[asked.donor], asked.map)
+    return MatchedRecords(
+        factual.window[window],
+        objects.label[asked.object].numpy(),
+        np.full(len(asked), KINDS.index(asked.kind)),
+        asked.command.numpy(),
+        factual.video[window],
+        ideal.valid(image).numpy(),
+        objects.label[asked.donor].numpy(),
+        edited,
+        valid,
+        *np.ascontiguousarray(values.T),
+    )
+
+
+def _kind(records: MatchedRecords, pool: np.ndarray, number: int) -> MatchedKind:
+    mine = records.kind == number
+    pool, rows = pool[mine], records.where(mine)
+    truth = bool(np.isfinite(rows.exact).any())
+
+    def likeness(name: str) -> Likeness:
+        full, region = getattr(rows, name), getattr(rows, f"{name}_region")
+        return Likeness(_interval(full, rows.video), _interval(region, rows.video))
+
+    return MatchedKind(
+        edits=len(rows),
+        unassociated=int((~rows.edited).sum()),
+        common=int(pool.sum()),
+        f1=None
+        if KINDS[number] == "transplant"
+        else _interval(PERCENT * rows.f1[pool], rows.video[pool]),
+        oracle=likeness("oracle"),
+        unedited=likeness("unedited"),
+        exact=likeness("exact") if truth else None,
+        exact_f1=_interval(PERCENT * rows.exact_f1, rows.video) if truth else None,
+        oracle_exact=likeness("oracle_exact") if truth else None,
+        change=_interval(rows.change, rows.video),
+        changed=_interval(rows.changed, rows.video),
+    )
+
+
+def _interval(values: np.ndarray, video: np.ndarray) -> Interval:
+    """Of the mean over videos of their means; undefined values are left out."""
+    defined = ~np.isnan(values)
+    if not defined.any():
+        return Interval(float("nan"), float("nan"), float("nan"))
+    return metrics.paired_interval(metrics.video_means(values[defined], video[defined]), REPLICATES)

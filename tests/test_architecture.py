@@ -11,7 +11,7 @@ PACKAGE = ROOT / "geoco"
 
 # What each part may import of ours; a name stands for the module and all below it.
 ALLOWED = {
-    "geoco": set(),
+    "geoco": {"geoco.edit"},
     "geoco.errors": set(),
     "geoco.files": {"geoco.errors"},
     "geoco.config_files": {"geoco.errors"},
@@ -152,6 +152,32 @@ ALLOWED = {
         "geoco.slots",
         "geoco.solids",
         "geoco.supports",
+    },
+    # editing
+    "geoco.zoo": {"geoco.checkpoints", "geoco.config", "geoco.errors", "geoco.model"},
+    "geoco.media": {"geoco.data", "geoco.draw", "geoco.errors", "geoco.files"},
+    "geoco.takes": {"geoco.decoders", "geoco.model", "geoco.slots", "geoco.supports"},
+    "geoco.edits": {"geoco.slots"},
+    "geoco.carrying_out": {
+        "geoco.edits",
+        "geoco.errors",
+        "geoco.ideal",
+        "geoco.slots",
+        "geoco.supports",
+        "geoco.takes",
+    },
+    "geoco.edit_lists": {"geoco.edits", "geoco.errors", "geoco.media"},
+    "geoco.edit": {
+        "geoco.carrying_out",
+        "geoco.draw",
+        "geoco.edit_lists",
+        "geoco.edits",
+        "geoco.errors",
+        "geoco.ideal",
+        "geoco.media",
+        "geoco.slots",
+        "geoco.takes",
+        "geoco.zoo",
     },
     "geoco.demo": {"geoco.config", "geoco.draw", "geoco.solids", "geoco.data"},
     "geoco.cli": {"geoco"},

@@ -165,7 +165,7 @@ def _find(folder: Path) -> list[Path]:
 def _read_video(source: FolderSource, path: Path) -> Iterator[RawVideo]:
     name = path.relative_to(source.path).as_posix() if path != source.path else path.resolve().name
     if not path.is_dir():
-        return cut(path, name, _decode(path, source.frame_rate), source.max_frames)
+        return cut(path, name, decode_video(path, source.frame_rate), source.max_frames)
     if source.frame_rate is not None:
         raise GeocoError(
             f"{path}: a folder of images has no frame rate to resample: "
@@ -174,7 +174,7 @@ def _read_video(source: FolderSource, path: Path) -> Iterator[RawVideo]:
     return cut(path, name, read_images(find_images(path)), source.max_frames)
 
 
-def _decode(path: Path, frame_rate: float | None) -> Iterator[tuple[str, Frame]]:
+def decode_video(path: Path, frame_rate: float | None = None) -> Iterator[tuple[str, Frame]]:
     try:
         import av
     except ImportError:

@@ -1,0 +1,148 @@
+"""The slots of one or more frames with what they draw, and how one slot is changed in them.
+
+A scene is a take of one frame, a film one of many; time is the leading dimension of everything.
+Only a changed slot is decoded again. A removed one keeps its place and owns nothing.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from geoco import supports
+from geoco.decoders import Fields
+from geoco.model import GeoCo
+from geoco.slots import Slots
+
+ABSENT = -1e4  # the alpha logit of a slot that is not there: its share of a pixel is exactly zero
+FRAMES_AT_ONCE = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Take:
+    """Slots of consecutive frames, the factual attention, and every slot as drawn by itself."""
+
+    model: GeoCo
+    slots: Slots  # [time slot ...]
+    attention: Float[Tensor, "time slot token"]
+    fields: Fields  # [time slot ...], before the selector
+    present: Bool[Tensor, "time slot"]
+
+    @staticmethod
+    @torch.no_grad()
+    def of(model: GeoCo, slots: Slots, attention: Float[Tensor, "time slot token"]) -> "Take":
+        """Draw bound slots, a few frames at a time."""
+        present = torch.ones_like(slots.scale, dtype=torch.bool)
+        return Take(model, slots, attention, _drawn(model, slots), present)
+
+    def __len__(self) -> int:
+        return len(self.present)
+
+    @cached_property
+    @torch.no_grad()
+    def logits(self) -> Float[Tensor, "time slot height width"]:
+        """Alpha logits of the slots that are there, after the selector."""
+        fields = self.fields.with_logits(
+            self.fields.logits.masked_fill(~self.present[..., None, None], ABSENT)
+        )
+        if self.model.selector is None:
+            return fields.logits
+        refine = self.model.selector.refine
+        parts = [
+            refine(_frames(fields, rows), self.attention[rows])
+            for rows in _chunks(len(self), FRAMES_AT_ONCE)
+        ]
+        return torch.cat(parts)
+
+    @cached_property
+    def alpha(self) -> Float[Tensor, "time slot height width"]:
+        return supports.ownership(self.logits)
+
+    @cached_property
+    def masks(self) -> Bool[Tensor, "time slot height width"]:
+        return supports.hard_ownership(self.logits)
+
+    @cached_property
+    def image(self) -> Float[Tensor, "time 3 height width"]:
+        assert self.fields.rgb is not None
+        return supports.composite(self.fields.rgb, self.alpha)
+
+    @torch.no_grad()
+    def with_slot(
+        self, index: int, slot: Slots, attention: Float[Tensor, "time token"] | None = None
+    ) -> "Take":
+        """The take in which one slot, given as [time 1 ...], is another, and certainly there."""
+        fields = self.fields.with_slot(index, _drawn(self.model, slot))
+        present = self.present.clone()
+        present[:, index] = True
+        where = self.attention
+        if attention is not None:
+            where = where.clone()
+            where[:, index] = attention
+        return Take(self.model, _put(self.slots, index, slot), where, fields, present)
+
+    def without(self, index: int, frames: Bool[Tensor, " time"]) -> "Take":
+        """The take in which a slot is gone from some frames."""
+        present = self.present.clone()
+        present[frames, index] = False
+        return replace(self, present=present)
+
+    def slot(self, index: int) -> Slots:
+        """One slot's states as [time 1 ...]."""
+        state, own = self.slots, slice(index, index + 1)
+        return Slots(state.appearance[:, own], state.position[:, own], state.scale[:, own])
+
+    def frame(self, time: int) -> "Take":
+        """A take of one frame."""
+        rows = slice(time, time + 1)
+        state = self.slots
+        return Take(
+            self.model,
+            Slots(state.appearance[rows], state.position[rows], state.scale[rows]),
+            self.attention[rows],
+            _frames(self.fields, rows),
+            self.present[rows],
+        )
+
+
+def _drawn(model: GeoCo, slots: Slots) -> Fields:
+    pieces = [
+        model.decoder(Slots(slots.appearance[rows], slots.position[rows], slots.scale[rows]))
+        for rows in _chunks(len(slots.scale), FRAMES_AT_ONCE)
+    ]
+    return pieces[0] if len(pieces) == 1 else Fields(*(_cat(parts) for parts in _columns(pieces)))
+
+
+def _columns(pieces: list[Fields]) -> list[list[Tensor | None]]:
+    return [
+        [getattr(piece, name) for piece in pieces]
+        for name in ("logits", "rgb", "plain_rgb", "features")
+    ]
+
+
+def _cat(parts: list[Tensor | None]) -> Tensor:
+    return torch.cat([part for part in parts if part is not None])
+
+
+def _frames(fields: Fields, rows: slice) -> Fields:
+    parts = (fields.logits, fields.rgb, fields.plain_rgb, fields.features)
+    return Fields(*(None if part is None else part[rows] for part in parts))  # type: ignore[arg-type]
+
+
+def _chunks(count: int, size: int) -> list[slice]:
+    return [slice(first, min(first + size, count)) for first in range(0, count, size)]
+
+
+def _put(slots: Slots, index: int, slot: Slots) -> Slots:
+    def put(old: Tensor, new: Tensor) -> Tensor:
+        result = old.clone()
+        result[:, index] = new[:, 0]
+        return result
+
+    return Slots(
+        put(slots.appearance, slot.appearance),
+        put(slots.position, slot.position),
+        put(slots.scale, slot.scale),
+    )

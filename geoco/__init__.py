@@ -9,7 +9,7 @@ __all__ = ["Editor", "Film", "Scene"]
 
 
 def __getattr__(name: str) -> Any:
-    """The editor, when it is first asked for: it takes seconds to import, and few commands need it."""
+    """The editor, once it is asked for: it takes seconds to import, and few commands need it."""
     if name in __all__:
         from geoco import edit
 

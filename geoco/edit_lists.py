@@ -9,7 +9,7 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from PIL import Image
@@ -22,6 +22,7 @@ from geoco.errors import GeocoError
 FORMAT: Literal[1] = 1
 
 
+@runtime_checkable
 class Encoder(Protocol):
     """What a replay needs of an editor: it makes scenes and films."""
 
@@ -32,6 +33,7 @@ class Encoder(Protocol):
     def encode_video(self, video: Any, seed: int, frames_per_second: float) -> Any: ...
 
 
+@runtime_checkable
 class Recorded(Protocol):
     """What is recorded of a scene or a film."""
 

@@ -52,6 +52,19 @@ def test_a_decoder_that_ignores_commands_scores_as_no_edit() -> None:
         assert scope.position.error.value == pytest.approx(6 / (64 * 2**0.5))
 
 
+def test_misses_are_where_a_center_is_less_where_it_should_be() -> None:
+    """Of an obedient decoder none; of a deaf one the whole command, the other way."""
+    dataset = Numbered(video_major(3, 4))
+    for kind, share in ((Discs, 0), (Deaf, -6 * STEP)):
+        model = kind(OBJECTS)
+        records = editing.edit_records(model, population.factual(model, dataset, 5), 5)
+        moves = np.array(MOVES)[records.position.command] / 6
+        misses = np.stack((records.position.miss_x, records.position.miss_y), 1)
+        np.testing.assert_allclose(misses, share * moves, atol=1e-9)
+        length = np.hypot(records.transplant.miss_x, records.transplant.miss_y)
+        np.testing.assert_allclose(length, records.transplant.error)
+
+
 def test_a_broken_decoder_lies_between() -> None:
     none, some, all_ = (edited(kind(OBJECTS)).all for kind in (Deaf, Moody, Discs))
     for kind in ("position", "scale", "transplant"):

@@ -1,7 +1,5 @@
 """Evaluation end to end: our own model on the embedded generator, files, tables, resumption."""
 
-import ast
-import json
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -18,19 +16,18 @@ from geoco.evaluation import (
     GeoCoModel,
     OneSlotModel,
     SlotModel,
+    as_values,
     editing,
     evaluate,
     population,
     read_records,
     starting_positions,
-    tables,
     window_major,
 )
 from geoco.evaluation.protocol import field_rows, replaced
 from geoco.model import GeoCo
 from geoco.slots import Slots
 
-ROOT = Path(__file__).parent.parent
 TINY = config.Model(
     encoder=config.ConvEncoder(width=8),
     slots=config.Slots(count=4, dim=8, update_dim=8, grid_dim=8),
@@ -166,11 +163,12 @@ def test_end_to_end_on_solids(tmp_path: Path) -> None:
     assert edited["objects"] == factual["objects"] > 0
     assert edited["all"]["position"]["error"]["total"] == 4 * factual["objects"]
     assert edited["all"]["position"]["f1"]["low"] <= edited["all"]["position"]["f1"]["high"]
+    assert r"\textbf{tiny (measured here)}" in (tmp_path / "tables.tex").read_text()
     text = (tmp_path / "tables.md").read_text()
     assert "| GeoCo-SAVi (paper, Obj3D) | 44.210 | 0.0107 | 0.0436 | 0.0391 | 0.0007 |" in text
     assert f"| **tiny (measured here)** | {factual['psnr']:.3f} |" in text
     records = read_records(tmp_path)
-    assert tables.as_values(editing.editing_scores(records)) == edited
+    assert as_values(editing.editing_scores(records)) == edited
 
 
 def test_finished_tables_are_not_computed_again(tmp_path: Path) -> None:
@@ -226,62 +224,6 @@ def test_messages(tmp_path: Path) -> None:
         evaluate(model, replace(dataset, size=16), tmp_path, "discs")
     with pytest.raises(GeocoError, match="evaluate 'editing' first"):
         read_records(tmp_path)
-    tables.write_table(tmp_path, "editing", {}, {})
-    path = tables.table_path(tmp_path, "editing")
-    path.write_text(path.read_text().replace('"format": 1', '"format": 7'))
-    with pytest.raises(GeocoError, match="results of format 7"):
-        tables.read_table(tmp_path, "editing", {})
-    path.write_text("{")
-    with pytest.raises(GeocoError, match="damaged: delete it"):
-        tables.read_table(tmp_path, "editing", {})
-
-
-def test_tables_come_back_from_json(tmp_path: Path) -> None:
-    about = {"windows": 3, "moves": [(6, 0)]}
-    values = {"psnr": 31.25, "undefined": float("nan"), "nested": {"count": 2, "each": (1.0, 0.1)}}
-    tables.write_table(tmp_path, "factual", about, values)
-    expected = {"psnr": 31.25, "undefined": None, "nested": {"count": 2, "each": [1.0, 0.1]}}
-    assert tables.read_table(tmp_path, "factual", about) == expected
-    content = json.loads((tmp_path / "factual.json").read_text())
-    assert content["format"] == tables.FORMAT
-    assert content["population"] == {"windows": 3, "moves": [[6, 0]]}
-    assert tables.read_table(tmp_path, "editing", about) is None
-    assert [path.name for path in tmp_path.iterdir()] == ["factual.json"]
-
-
-def test_missing_values_are_dashes() -> None:
-    text = tables.main_table("ours", {"factual": {"psnr": 30.0, "reference_errors": None}})
-    assert "| **ours (measured here)** | 30.000 | – | – | – | – | – | – |" in text
-
-
-def test_writing_tables_needs_no_torch() -> None:
-    tree = ast.parse((ROOT / "geoco" / "evaluation" / "tables.py").read_text())
-    names = [
-        name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in (
-            [node.module] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
-        )
-    ]
-    assert not [name for name in names if name and name.split(".")[0] in ("torch", "numpy")]
-    assert [name for name in names if name and name.startswith("geoco")] == [
-        "geoco.errors",
-        "geoco.files",
-    ]
-
-
-def test_printed_values_are_the_papers() -> None:
-    paper = ROOT.parent / "shared" / "paper" / "geoco-savi.tex"
-    if not paper.exists():
-        pytest.skip("the paper is not here")
-    text = paper.read_text().replace("\\textbf{", "").replace("}", "")
-    for rows in (tables.PAPER_FACTUAL, tables.PAPER_EDITING):
-        for name, values in rows.items():
-            digits = 3 if rows is tables.PAPER_FACTUAL else 2
-            first = f"{name} & {values[0]:.{digits}f} & "
-            line = next(line for line in text.splitlines() if line.startswith(first))
-            assert [float(cell) for cell in line.rstrip("\\ ").split("&")[1:]] == list(values)
 
 
 def assert_same_records(one: editing.EditRecords, two: editing.EditRecords) -> None:

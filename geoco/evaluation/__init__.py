@@ -3,6 +3,7 @@
 from geoco.evaluation.commands import FACTORS, MOVES, Commands, Eligibility
 from geoco.evaluation.editing import EditingScores, EditRecords, Records, editing_scores
 from geoco.evaluation.factual import FactualScores
+from geoco.evaluation.figures import write_figures
 from geoco.evaluation.population import Factual, Windows, starting_positions, window_major
 from geoco.evaluation.protocol import (
     CommandModel,
@@ -12,9 +13,10 @@ from geoco.evaluation.protocol import (
     SlotModel,
     unplaced,
 )
+from geoco.evaluation.rendering import latex, markdown
+from geoco.evaluation.results import as_values, read_table, write_table
 from geoco.evaluation.run import TABLES, Results, evaluate, read_records
 from geoco.evaluation.stability import SharedBackgroundScores, StabilityScores
-from geoco.evaluation.tables import markdown, read_table, write_table
 
 __all__ = [
     "FACTORS",
@@ -36,13 +38,16 @@ __all__ = [
     "SlotModel",
     "StabilityScores",
     "Windows",
+    "as_values",
     "editing_scores",
     "evaluate",
+    "latex",
     "markdown",
     "read_records",
     "read_table",
     "starting_positions",
     "unplaced",
     "window_major",
+    "write_figures",
     "write_table",
 ]

@@ -52,6 +52,8 @@ class Records:
     noop: Float64[np.ndarray, " edit"]
     f1: Float64[np.ndarray, " edit"]
     error: Float64[np.ndarray, " edit"]  # E_dp or D_app, nan where undefined and for scale edits
+    miss_x: Float64[np.ndarray, " edit"]  # where the center is, less where it should be, grid units
+    miss_y: Float64[np.ndarray, " edit"]
     radius: Float64[np.ndarray, " edit"]
     coverage: Float64[np.ndarray, " edit"]
 
@@ -202,6 +204,9 @@ def _records(
     height, width = factual.masks.shape[-2:]
     center = factual.moments.center[commands.window, commands.slot]
     error = torch.full((len(commands),), torch.nan, dtype=torch.float64)
+    miss = found.center - center
+    if commands.kind == "position":
+        miss = miss - commands.map.offset
     if commands.kind == "transplant":
         error = metrics.drift(center, found.center)
     elif commands.kind == "position":
@@ -220,6 +225,8 @@ def _records(
         noop=eligible.noop,
         f1=found.f1.numpy(),
         error=error.numpy(),
+        miss_x=miss[:, 0].numpy(),
+        miss_y=miss[:, 1].numpy(),
         radius=found.radius.numpy(),
         coverage=found.coverage.numpy(),
     )

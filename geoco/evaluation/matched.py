@@ -241,9 +241,7 @@ class _Judge:
             truth = truths(self.generator, self.factual, self.objects, some, device)
             columns += [
                 *_likeness(image, truth.image, wanted.region),
-                torch.zeros_like(undefined)
-                if support is None
-                else metrics.f1(support, truth.mask),
+                torch.zeros_like(undefined) if support is None else metrics.f1(support, truth.mask),
                 *_likeness(wanted.image, truth.image, wanted.region),
             ]
         return torch.stack([*columns, kept.change, kept.changed], 1)

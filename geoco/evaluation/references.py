@@ -50,8 +50,7 @@ class Asked:
 
     def rows(self, chunk: Int64[Tensor, " edit"]) -> "Asked":
         edit = Map(self.map.factor[chunk], self.map.offset[chunk])
-        parts = (part[chunk] for part in (self.object, self.command, self.donor))
-        return Asked(self.kind, *parts, edit)
+        return Asked(self.kind, self.object[chunk], self.command[chunk], self.donor[chunk], edit)
 
 
 @dataclass(frozen=True)

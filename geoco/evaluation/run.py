@@ -28,11 +28,12 @@ from geoco.evaluation.editing import (
 from geoco.evaluation.factual import factual_scores
 from geoco.evaluation.population import Factual, Progress, Windows
 from geoco.evaluation.protocol import SlotModel
-from geoco.evaluation.tables import as_values, markdown, read_table, write_table
+from geoco.evaluation.rendering import latex, markdown
+from geoco.evaluation.results import as_values, read_table, write_table
 from geoco.files import write_whole
 
 TABLES = ("factual", "editing", "stability", "shared-background")
-RECORDS, MARKDOWN = "editing-records.npz", "tables.md"
+RECORDS, MARKDOWN, LATEX = "editing-records.npz", "tables.md", "tables.tex"
 
 TableProgress = Callable[[str, int, int], None]  # what is under way, done, in total
 
@@ -57,7 +58,7 @@ def evaluate(
     windows: int | None = None,
     progress: TableProgress = lambda table, done, total: None,
 ) -> Results:
-    """Compute those of `tables` that `out` does not have yet; write all it has as Markdown.
+    """Compute those of `tables` that `out` does not have yet; write all as Markdown and LaTeX.
 
     `name` says which model this is, in the tables and to tell its results from another's; `batch`
     is how many scenes are decoded at once, and changes nothing else.
@@ -76,6 +77,7 @@ def evaluate(
             found[table] = values
     finished = {table: values for table, values in found.items() if values is not None}
     write_whole(out / MARKDOWN, markdown(name, about, finished).encode())
+    write_whole(out / LATEX, latex(name, about, finished).encode())
     return Results(name, about, finished, out)
 
 

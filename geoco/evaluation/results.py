@@ -1,0 +1,76 @@
+"""Results as files: one JSON per table, with the population that it is about.
+
+Nothing here computes anything, and nothing needs torch. A value that is undefined is null.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from geoco.errors import GeocoError
+from geoco.files import write_whole
+
+FORMAT = 1
+
+Values = Mapping[str, Any]
+
+
+def as_values(scores: Any) -> dict[str, Any]:
+    """A dataclass of scores as what JSON holds: nan becomes null, tuples lists."""
+    assert is_dataclass(scores)
+    assert not isinstance(scores, type)
+    values = _plain(asdict(scores))
+    assert isinstance(values, dict)
+    return values
+
+
+def write_table(folder: Path, table: str, population: Values, values: Values) -> Path:
+    """Write a finished table, whole or not at all."""
+    content = {"format": FORMAT, "table": table, "population": population, "values": values}
+    text = json.dumps(_plain(content), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    path = table_path(folder, table)
+    write_whole(path, text.encode())
+    return path
+
+
+def read_table(folder: Path, table: str, population: Values) -> dict[str, Any] | None:
+    """The values of a finished table of this population; None if there is none yet."""
+    path = table_path(folder, table)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        version, found, values = content["format"], content["population"], content["values"]
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        raise GeocoError(f"{path}: damaged: delete it, and it is computed again") from None
+    if version != FORMAT:
+        raise GeocoError(
+            f"{path}: results of format {version}, but this version of geoco-savi reads format "
+            f"{FORMAT}: delete it, or write to another folder"
+        )
+    wanted = _plain(dict(population))
+    changed = [name for name in {**found, **wanted} if found.get(name) != wanted.get(name)]
+    if changed:
+        raise GeocoError(
+            f"{path}: results of another evaluation ({', '.join(changed)} differ): delete it, or "
+            "write to another folder"
+        )
+    return dict(values)
+
+
+def table_path(folder: Path, table: str) -> Path:
+    return folder / f"{table}.json"
+
+
+def _plain(value: Any) -> Any:
+    """Nested values as JSON has them."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value

@@ -20,11 +20,16 @@ from geoco.evaluation import (
     editing,
     evaluate,
     population,
+    read_matched,
     read_records,
+    read_tubes,
     starting_positions,
     window_major,
 )
+from geoco.evaluation.matched import matched_scores
 from geoco.evaluation.protocol import field_rows, replaced
+from geoco.evaluation.tracks import GeoCoVideoModel
+from geoco.evaluation.tubes import tube_scores
 from geoco.model import GeoCo
 from geoco.slots import Slots
 
@@ -150,8 +155,9 @@ def test_end_to_end_on_solids(tmp_path: Path) -> None:
     results = evaluate(
         model, dataset, tmp_path, "tiny", batch=8, progress=lambda *news: heard.append(news)
     )
-    assert set(results.tables) == set(TABLES)
-    for table in ("factual slots", *TABLES):
+    # Windows of one frame have no whole-video table, and nobody asked for it.
+    assert set(results.tables) == set(TABLES) - {"tubes"}
+    for table in ("factual slots", *results.tables):
         done, total = [news[1:] for news in heard if news[0] == table][-1]
         assert done == total > 0
     factual = results.tables["factual"]
@@ -169,6 +175,42 @@ def test_end_to_end_on_solids(tmp_path: Path) -> None:
     assert f"| **tiny (measured here)** | {factual['psnr']:.3f} |" in text
     records = read_records(tmp_path)
     assert as_values(editing.editing_scores(records)) == edited
+    pairs = results.tables["matched"]
+    assert as_values(matched_scores(read_matched(tmp_path))) == pairs
+    assert pairs["objects"] == factual["reference_errors"]["position_to_reference"]["total"]
+    assert pairs["position"]["exact"] is not None  # solids knows the truth
+    assert results.tables["finite-grid"]["windows"] == 12
+
+
+def test_whole_videos_where_there_are_any(tmp_path: Path) -> None:
+    video = SOLIDS.model_copy(update={"window": config.Window(length=3)})
+    model = GeoCoVideoModel(tiny().model)
+    results = evaluate(
+        model,
+        SolidsDataset(video, "val"),
+        tmp_path,
+        "tiny",
+        ("tubes",),
+        batch=8,
+    )
+    assert results.tables["tubes"]["videos"] == 4
+    assert results.tables["tubes"]["frames"] == 3
+    assert as_values(tube_scores(read_tubes(tmp_path))) == results.tables["tubes"]
+    with pytest.raises(GeocoError, match="length"):
+        evaluate(model, solids(), tmp_path / "other", "tiny", ("tubes",))
+
+
+def test_the_finite_grid_table_can_be_of_fewer_windows(tmp_path: Path) -> None:
+    model, dataset = tiny(), solids()
+    arguments = {"name": "tiny", "tables": ("finite-grid",), "batch": 8}
+    one = evaluate(model, dataset, tmp_path, extended_windows=3, **arguments)  # type: ignore[arg-type]
+    assert one.tables["finite-grid"]["windows"] == 3
+    with pytest.raises(GeocoError, match="windows of this table differ"):
+        evaluate(model, dataset, tmp_path, extended_windows=4, **arguments)  # type: ignore[arg-type]
+    both = evaluate(
+        model, dataset, tmp_path, "tiny", ("factual",), extended_windows=3, figures=False
+    )
+    assert set(both.tables) == {"factual", "finite-grid"}
 
 
 def test_finished_tables_are_not_computed_again(tmp_path: Path) -> None:

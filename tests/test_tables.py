@@ -4,6 +4,7 @@ import ast
 import json
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -361,8 +362,14 @@ def test_printed_values_are_the_papers() -> None:
 # -- Markdown and LaTeX ----------------------------------------------------------------------------
 
 
+def rendered(
+    how: Callable[..., str], name: str, about: dict[str, object], results: dict[str, Values]
+) -> str:
+    return how(f"Evaluation of {name}", about, tables.grids(name, results))
+
+
 def test_markdown() -> None:
-    text = markdown("a|b", {"windows": 3, "note": "x|y"}, everything())
+    text = rendered(markdown, "a|b", {"windows": 3, "note": "x|y"}, everything())
     assert "# Evaluation of a|b\n\n| Population |  |\n| --- | ---: |\n| windows | 3 |\n" in text
     assert "| note | x\\|y |" in text
     assert "| Method | PSNR ↑ | E_p→ĉ ↓ | E_p→c* ↓ | E_ĉ→c* ↓ | O_attn ↓ | σ_r\\|g ↓ |" in text
@@ -374,7 +381,7 @@ def test_markdown() -> None:
 
 
 def test_latex_of_a_table() -> None:
-    text = latex("ours", {"windows": 3}, {"editing": editing()})
+    text = rendered(latex, "ours", {"windows": 3}, {"editing": editing()})
     assert "% windows: 3\n" in text
     table = text.split("\\begin{table}")[2]
     assert table.strip().splitlines()[:6] == [
@@ -397,7 +404,7 @@ def test_latex_of_a_table() -> None:
 
 
 def test_headings_above_several_columns() -> None:
-    text = latex("ours", {}, {"matched": matched(exact=False)})
+    text = rendered(latex, "ours", {}, {"matched": matched(exact=False)})
     assert (
         r" & \multicolumn{2}{c}{RGB MAE $\times 10^3$} & \multicolumn{2}{c}{Changed pixels (\%)} \\"
         "\n"
@@ -409,7 +416,7 @@ def test_headings_above_several_columns() -> None:
 
 @pytest.mark.parametrize("name", ["ours", AWKWARD, "[brackets] first"])
 def test_latex_is_sound(name: str) -> None:
-    text = latex(name, {"note": "a\nb"}, everything())
+    text = rendered(latex, name, {"note": "a\nb"}, everything())
     body = "\n".join(line for line in text.splitlines() if not line.startswith("%"))
     assert re.search(r"^(?!%).*\bnote\b", text, re.MULTILINE) is None
     assert balanced(body)
@@ -458,9 +465,11 @@ def test_both_forms_hold_the_same_numbers() -> None:
 
     arguments = ("ours", {}, everything())
     shown = re.findall(
-        r"^\|(?: .*\((?:paper|measured)|  \| \[).*$", markdown(*arguments), re.MULTILINE
+        r"^\|(?: .*\((?:paper|measured)|  \| \[).*$", rendered(markdown, *arguments), re.MULTILINE
     )
-    set_ = re.findall(r"^(?:.*\((?:paper|measured)| & \[).*\\\\$", latex(*arguments), re.MULTILINE)
+    set_ = re.findall(
+        r"^(?:.*\((?:paper|measured)| & \[).*\\\\$", rendered(latex, *arguments), re.MULTILINE
+    )
     assert len(shown) == len(set_) > 80
     assert numbers(shown) == numbers(set_)
 

@@ -1,6 +1,7 @@
 """Evaluation: do slots obey commands? Populations, edits, tables, for any slot model."""
 
 from geoco.evaluation.commands import FACTORS, MOVES, Commands, Eligibility
+from geoco.evaluation.compare import Comparison, compare
 from geoco.evaluation.editing import EditingScores, EditRecords, Records, editing_scores
 from geoco.evaluation.factual import FactualScores
 from geoco.evaluation.figures import write_figures
@@ -15,8 +16,16 @@ from geoco.evaluation.protocol import (
 )
 from geoco.evaluation.rendering import latex, markdown
 from geoco.evaluation.results import as_values, read_table, write_table
-from geoco.evaluation.run import TABLES, Results, evaluate, read_records
+from geoco.evaluation.run import (
+    TABLES,
+    Results,
+    evaluate,
+    read_matched,
+    read_records,
+    read_tubes,
+)
 from geoco.evaluation.stability import SharedBackgroundScores, StabilityScores
+from geoco.evaluation.tracks import GeoCoVideoModel, VideoModel
 
 __all__ = [
     "FACTORS",
@@ -24,6 +33,7 @@ __all__ = [
     "TABLES",
     "CommandModel",
     "Commands",
+    "Comparison",
     "EditRecords",
     "EditingScores",
     "Eligibility",
@@ -31,20 +41,25 @@ __all__ = [
     "Factual",
     "FactualScores",
     "GeoCoModel",
+    "GeoCoVideoModel",
     "OneSlotModel",
     "Records",
     "Results",
     "SharedBackgroundScores",
     "SlotModel",
     "StabilityScores",
+    "VideoModel",
     "Windows",
     "as_values",
+    "compare",
     "editing_scores",
     "evaluate",
     "latex",
     "markdown",
+    "read_matched",
     "read_records",
     "read_table",
+    "read_tubes",
     "starting_positions",
     "unplaced",
     "window_major",

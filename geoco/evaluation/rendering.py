@@ -6,12 +6,11 @@ written in formulas. Nothing needs torch.
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from geoco.evaluation.grids import DASH, Grid
 from geoco.evaluation.paper import Cells
 from geoco.evaluation.results import Values
-from geoco.evaluation.tables import grids
 
 # Plain letters on the left, the paper's formula on the right.
 SYMBOLS = {
@@ -79,26 +78,25 @@ _NOTE = (
 )
 
 
-def markdown(name: str, population: Values, results: Mapping[str, Values]) -> str:
-    """All finished tables; `name` is what our row is called."""
+def markdown(title: str, population: Values, tables: Sequence[Grid]) -> str:
+    """Tables one after the other, and whom they are about."""
     about = tuple((key, str(value)) for key, value in population.items())
-    parts = [f"# Evaluation of {name}", _markdown_rows(Grid("", ("Population", ""), about, ""))]
-    parts.append(_NOTE)
-    for grid in grids(name, results):
+    parts = [f"# {title}", _markdown_rows(Grid("", ("Population", ""), about, "")), _NOTE]
+    for grid in tables:
         parts += [f"## {grid.title}", _markdown_rows(grid), grid.caption]
     return "\n\n".join(parts) + "\n"
 
 
-def latex(name: str, population: Values, results: Mapping[str, Values]) -> str:
+def latex(title: str, population: Values, tables: Sequence[Grid]) -> str:
     """The same as a fragment of LaTeX, a `table` for each; the population is a comment."""
     notes = [
-        f"Evaluation of {name}. Take it in with \\input; the preamble needs",
+        f"{title}. Take it in with \\input; the preamble needs",
         r"\usepackage{booktabs,graphicx}",
         _NOTE,
         *(f"{key}: {value}" for key, value in population.items()),
     ]
     head = "\n".join("% " + " ".join(note.split()) for note in notes)
-    return "\n\n".join([head, *(_latex_table(grid) for grid in grids(name, results))]) + "\n"
+    return "\n\n".join([head, *(_latex_table(grid) for grid in tables)]) + "\n"
 
 
 def latex_text(text: str) -> str:

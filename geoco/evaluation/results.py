@@ -5,7 +5,7 @@ Nothing here computes anything, and nothing needs torch. A value that is undefin
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -38,27 +38,50 @@ def write_table(folder: Path, table: str, population: Values, values: Values) ->
 
 def read_table(folder: Path, table: str, population: Values) -> dict[str, Any] | None:
     """The values of a finished table of this population; None if there is none yet."""
+    content = _content(folder, table)
+    if content is None:
+        return None
+    found, wanted = content["population"], _plain(dict(population))
+    changed = [name for name in {**found, **wanted} if found.get(name) != wanted.get(name)]
+    if changed:
+        raise GeocoError(
+            f"{table_path(folder, table)}: results of another evaluation ({', '.join(changed)} "
+            "differ): delete it, or write to another folder"
+        )
+    return dict(content["values"])
+
+
+def read_results(
+    folder: Path, tables: Sequence[str]
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """All finished tables of a folder, whomever they are about, and whom that is."""
+    found = {table: _content(folder, table) for table in tables}
+    finished = {table: content for table, content in found.items() if content is not None}
+    if not finished:
+        raise GeocoError(f"{folder}: there are no results here: give the folder of an evaluation")
+    # A table may say more of its own population; the first says what all share.
+    first = next(iter(finished.values()))["population"]
+    return dict(first), {table: dict(content["values"]) for table, content in finished.items()}
+
+
+def _content(folder: Path, table: str) -> dict[str, Any] | None:
     path = table_path(folder, table)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        version, found, values = content["format"], content["population"], content["values"]
+        version = content["format"]
+        whole = isinstance(content["population"], dict) and isinstance(content["values"], dict)
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
-        raise GeocoError(f"{path}: damaged: delete it, and it is computed again") from None
+        whole = False
+    if not whole:
+        raise GeocoError(f"{path}: damaged: delete it, and it is computed again")
     if version != FORMAT:
         raise GeocoError(
             f"{path}: results of format {version}, but this version of geoco-savi reads format "
             f"{FORMAT}: delete it, or write to another folder"
         )
-    wanted = _plain(dict(population))
-    changed = [name for name in {**found, **wanted} if found.get(name) != wanted.get(name)]
-    if changed:
-        raise GeocoError(
-            f"{path}: results of another evaluation ({', '.join(changed)} differ): delete it, or "
-            "write to another folder"
-        )
-    return dict(values)
+    return dict(content)
 
 
 def table_path(folder: Path, table: str) -> Path:

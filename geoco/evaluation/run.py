@@ -4,36 +4,42 @@ A killed evaluation goes on with the tables that it had not finished. Results of
 population are never mixed in: the folder refuses them.
 """
 
-import io
 import json
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from geoco import ideal
 from geoco.errors import GeocoError
-from geoco.evaluation import commands, population, stability
-from geoco.evaluation.editing import (
-    REPLICATES,
-    EditRecords,
-    Records,
-    edit_records,
-    editing_scores,
-)
+from geoco.evaluation import archive, commands, population, stability
+from geoco.evaluation.covariance import covariance_scores
+from geoco.evaluation.editing import REPLICATES, EditRecords, edit_records, editing_scores
+from geoco.evaluation.extended import ExtendedModel
 from geoco.evaluation.factual import factual_scores
+from geoco.evaluation.figures import write_figures
+from geoco.evaluation.matched import MatchedRecords, matched_records, matched_scores
 from geoco.evaluation.population import Factual, Progress, Windows
-from geoco.evaluation.protocol import SlotModel
+from geoco.evaluation.protocol import GeoCoModel, SlotModel
 from geoco.evaluation.rendering import latex, markdown
 from geoco.evaluation.results import as_values, read_table, write_table
+from geoco.evaluation.tables import grids
+from geoco.evaluation.tracks import VideoModel
+from geoco.evaluation.tubes import TubeRecords, tube_records, tube_scores
 from geoco.files import write_whole
 
-TABLES = ("factual", "editing", "stability", "shared-background")
-RECORDS, MARKDOWN, LATEX = "editing-records.npz", "tables.md", "tables.tex"
+TABLES = (
+    "factual",
+    "editing",
+    "stability",
+    "shared-background",
+    "matched",
+    "finite-grid",
+    "tubes",
+)
+MARKDOWN, LATEX = "tables.md", "tables.tex"
 
 TableProgress = Callable[[str, int, int], None]  # what is under way, done, in total
 
@@ -46,6 +52,7 @@ class Results:
     population: dict[str, Any]
     tables: dict[str, dict[str, Any]]
     folder: Path
+    figures: tuple[Path, ...]
 
 
 def evaluate(
@@ -53,32 +60,59 @@ def evaluate(
     dataset: Windows,
     out: Path,
     name: str,
-    tables: Sequence[str] = TABLES,
+    tables: Sequence[str] | None = None,
     batch: int = 64,
     windows: int | None = None,
+    extended_windows: int | None = None,
+    figures: bool = False,
     progress: TableProgress = lambda table, done, total: None,
 ) -> Results:
     """Compute those of `tables` that `out` does not have yet; write all as Markdown and LaTeX.
 
-    `name` says which model this is, in the tables and to tell its results from another's; `batch`
-    is how many scenes are decoded at once, and changes nothing else.
+    Without `tables`, all that fit this model and dataset. `name` says which model this is, in the
+    tables and to tell its results from another's. `batch` is how many scenes are decoded at once,
+    and changes nothing else. The finite-grid table can be limited to fewer windows by itself, for
+    it draws on a canvas nine times as large. `figures` draws pictures of the editing table.
     """
-    unknown = [table for table in tables if table not in TABLES]
+    unknown = [table for table in tables or () if table not in TABLES]
     if unknown:
         raise GeocoError(f"there is no table '{unknown[0]}': choose from {', '.join(TABLES)}")
     about = describe(model, dataset, name, windows)
-    work = _Work(model, dataset, out, batch, windows, progress)
+    work = _Work(model, dataset, out, batch, windows, extended_windows, progress)
+    limited = {} if extended_windows is None else {"windows of this table": extended_windows}
+    abouts = {table: about | (limited if table == "finite-grid" else {}) for table in TABLES}
     # All are looked at first: what does not belong here should not show up after an hour.
-    found = {table: read_table(out, table, about) for table in TABLES}
-    for table in tables:
+    found = {table: read_table(out, table, abouts[table]) for table in TABLES}
+    for table in work.fitting() if tables is None else tables:
         if found[table] is None:
             values = work.compute(table)
-            write_table(out, table, about, values)
+            write_table(out, table, abouts[table], values)
             found[table] = values
     finished = {table: values for table, values in found.items() if values is not None}
-    write_whole(out / MARKDOWN, markdown(name, about, finished).encode())
-    write_whole(out / LATEX, latex(name, about, finished).encode())
-    return Results(name, about, finished, out)
+    drawn = grids(name, finished)
+    write_whole(out / MARKDOWN, markdown(f"Evaluation of {name}", about, drawn).encode())
+    write_whole(out / LATEX, latex(f"Evaluation of {name}", about, drawn).encode())
+    paths: list[Path] = []
+    if figures and "editing" in finished:
+        progress("figures", 0, 1)
+        paths = write_figures(model, work.factual, read_records(out), out, batch)
+        progress("figures", 1, 1)
+    return Results(name, about, finished, out, tuple(paths))
+
+
+def read_records(folder: Path) -> EditRecords:
+    """The per-edit records that an evaluation left in its folder."""
+    return archive.read(folder, "editing", EditRecords)
+
+
+def read_matched(folder: Path) -> MatchedRecords:
+    """Those of the object-matched tables."""
+    return archive.read(folder, "matched", MatchedRecords)
+
+
+def read_tubes(folder: Path) -> TubeRecords:
+    """Those of whole videos."""
+    return archive.read(folder, "tubes", TubeRecords)
 
 
 def describe(
@@ -113,33 +147,6 @@ def describe(
     }
 
 
-def read_records(folder: Path) -> EditRecords:
-    """The per-edit records that an evaluation left in its folder."""
-    path = folder / RECORDS
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return EditRecords(
-                *(
-                    Records(*(file[f"{kind.name}.{part.name}"] for part in fields(Records)))
-                    for kind in fields(EditRecords)
-                )
-            )
-    except FileNotFoundError:
-        raise GeocoError(f"{path}: there are no records here: evaluate 'editing' first") from None
-
-
-def write_records(folder: Path, records: EditRecords) -> None:
-    """Every edit as arrays, so that intervals can be made of them later."""
-    arrays = {
-        f"{kind.name}.{part.name}": getattr(getattr(records, kind.name), part.name)
-        for kind in fields(records)
-        for part in fields(Records)
-    }
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)
-    write_whole(folder / RECORDS, buffer.getvalue())
-
-
 @dataclass(frozen=True)
 class _Work:
     """What tables are computed from; the factual pass runs once, when a table needs it."""
@@ -149,6 +156,7 @@ class _Work:
     out: Path
     batch: int
     windows: int | None
+    extended_windows: int | None
     progress: TableProgress
 
     @cached_property
@@ -156,18 +164,46 @@ class _Work:
         report = self._report("factual slots")
         return population.factual(self.model, self.dataset, self.batch, self.windows, report)
 
+    def fitting(self) -> list[str]:
+        """The tables that this model and this dataset can have."""
+        first = self.dataset.batch([0])
+        known = first.masks is not None
+        fits = {
+            "stability": self.factual.explicit,
+            "shared-background": self.factual.explicit,
+            "matched": known,
+            "finite-grid": isinstance(self.model, ExtendedModel | GeoCoModel),
+            "tubes": known and first.video.shape[1] > 1 and isinstance(self.model, VideoModel),
+        }
+        return [table for table in TABLES if fits.get(table, True)]
+
     def compute(self, table: str) -> dict[str, Any]:
-        model, factual, batch = self.model, self.factual, self.batch
+        model, dataset, batch = self.model, self.dataset, self.batch
         report = self._report(table)
-        if table == "factual":
-            return as_values(factual_scores(model, self.dataset, factual, batch, report))
-        if table == "editing":
-            records = edit_records(model, factual, batch, report)
-            write_records(self.out, records)
-            return as_values(editing_scores(records))
-        if table == "stability":
-            return as_values(stability.stability_scores(model, factual, batch, report))
-        return as_values(stability.shared_background_scores(model, factual, batch, report))
+        match table:
+            case "factual":
+                return as_values(factual_scores(model, dataset, self.factual, batch, report))
+            case "editing":
+                edits = edit_records(model, self.factual, batch, report)
+                archive.write(self.out, table, edits)
+                return as_values(editing_scores(edits))
+            case "stability":
+                return as_values(stability.stability_scores(model, self.factual, batch, report))
+            case "shared-background":
+                return as_values(
+                    stability.shared_background_scores(model, self.factual, batch, report)
+                )
+            case "matched":
+                matched = matched_records(model, dataset, self.factual, batch, report)
+                archive.write(self.out, table, matched)
+                return as_values(matched_scores(matched))
+            case "finite-grid":
+                limit = self.extended_windows
+                return as_values(covariance_scores(model, self.factual, batch, limit, report))
+            case _:
+                tubes = tube_records(model, dataset, batch, self.windows, report)
+                archive.write(self.out, table, tubes)
+                return as_values(tube_scores(tubes))
 
     def _report(self, table: str) -> Progress:
         return lambda done, total: self.progress(table, done, total)

@@ -1,0 +1,216 @@
+"""Several models side by side: the same tables with a row for each, and paired differences.
+
+Models are compared only on one population. Object-matched scores are then over the edits that are
+valid for all of them, whole videos over the pairs that all of them have.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from geoco import draw, metrics
+from geoco.errors import GeocoError
+from geoco.evaluation.editing import EditRecords
+from geoco.evaluation.figures import FOLDER, drift_figure, error_figure, response_figure
+from geoco.evaluation.grids import Grid, number
+from geoco.evaluation.matched import (
+    KINDS,
+    REPLICATES,
+    SAME_FOR_ALL,
+    MatchedRecords,
+    matched_scores,
+)
+from geoco.evaluation.rendering import latex, markdown
+from geoco.evaluation.results import as_values, read_results, write_table
+from geoco.evaluation.run import TABLES, read_matched, read_records, read_tubes
+from geoco.evaluation.tables import grids
+from geoco.evaluation.tubes import TubeRecords, common_pairs, tube_scores
+from geoco.files import write_whole
+from geoco.metrics import Interval
+
+NAME = "comparison"
+_OWN = ("model", "slots")  # what may differ between populations
+
+# What is compared edit by edit: the column, the record, and what it is multiplied by.
+_MEASURES = (
+    ("F1 (%)", "f1", 100.0),
+    ("Oracle PSNR: full image", "oracle", 1.0),
+    ("Oracle PSNR: region", "oracle_region", 1.0),
+    ("Exact PSNR: region", "exact_region", 1.0),
+    ("RGB MAE ×10³", "change", 1000.0),
+    ("Changed pixels (%)", "changed", 100.0),
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A model less the first one, on the same edits: mean over videos and its paired interval."""
+
+    model: str
+    kind: str
+    measure: str
+    edits: int
+    value: Interval
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Models in the order in which they were given; tables are those that all of them have."""
+
+    models: tuple[str, ...]
+    population: dict[str, Any]
+    tables: dict[str, dict[str, dict[str, Any]]]  # by model, then by table
+    differences: tuple[Difference, ...]
+    folder: Path
+
+
+def compare(folders: Sequence[Path], out: Path, figures: bool = False) -> Comparison:
+    """Put finished evaluations side by side, and write what comes of it to a folder."""
+    if len(folders) < 2:
+        raise GeocoError("a comparison needs the results of at least two models")
+    found = [read_results(folder, TABLES) for folder in folders]
+    names = _names([str(population["model"]) for population, _ in found])
+    population = _common_population(folders, [about for about, _ in found])
+    shared = [table for table in TABLES if all(table in tables for _, tables in found)]
+    if not shared:
+        raise GeocoError("these evaluations have no table in common: evaluate the same tables")
+    results = [{table: tables[table] for table in shared} for _, tables in found]
+    differences: tuple[Difference, ...] = ()
+    if "matched" in shared:
+        matched = [read_matched(folder) for folder in folders]
+        pool = common_pool(matched)
+        for values, records in zip(results, matched, strict=True):
+            values["matched"] = as_values(matched_scores(records, pool))
+        differences = paired_differences(names, matched, pool)
+    if "tubes" in shared:
+        tubes = [read_tubes(folder) for folder in folders]
+        for values, scores in zip(results, _common_tubes(tubes), strict=True):
+            values["tubes"] = scores
+    comparison = Comparison(
+        tuple(names),
+        {"models": ", ".join(names)} | population,
+        dict(zip(names, results, strict=True)),
+        differences,
+        out,
+    )
+    _write(comparison)
+    if figures and "editing" in shared:
+        edits = [read_records(folder) for folder in folders]
+        _draw(dict(zip(names, edits, strict=True)), int(population["size"]), out)
+    return comparison
+
+
+def common_pool(models: Sequence[MatchedRecords]) -> np.ndarray:
+    """The edits of reference objects that are valid for the reference and for all models."""
+    first = models[0]
+    for other in models[1:]:
+        for name in SAME_FOR_ALL:
+            if not np.array_equal(getattr(first, name), getattr(other, name)):
+                raise GeocoError(f"the object-matched records are of other edits: {name} differs")
+    return np.asarray(first.reference_valid & np.all([model.valid for model in models], axis=0))
+
+
+def paired_differences(
+    names: Sequence[str], models: Sequence[MatchedRecords], pool: np.ndarray
+) -> tuple[Difference, ...]:
+    """Each model less the first: differences of edits, their means by video, intervals of those."""
+    first, found = models[0], []
+    for name, model in zip(names[1:], models[1:], strict=True):
+        for index, kind in enumerate(KINDS):
+            for title, part, factor in _MEASURES:
+                mine = first.kind == index
+                gap = factor * (getattr(model, part) - getattr(first, part))
+                kept = mine & np.isfinite(gap) & (pool if part == "f1" else True)
+                if not kept.any() or (part == "f1" and kind == "transplant"):
+                    continue
+                means = metrics.video_means(gap[kept], first.video[kept])
+                interval = metrics.paired_interval(means, REPLICATES)
+                found.append(Difference(name, kind, title, int(kept.sum()), interval))
+    return tuple(found)
+
+
+def side_by_side(results: Mapping[str, Mapping[str, Any]]) -> list[Grid]:
+    """The tables of all models, one row after another below the paper's."""
+    every = [grids(name, tables) for name, tables in results.items()]
+    merged = []
+    for grid in every[0]:
+        same = [other for rest in every[1:] for other in rest if other.title == grid.title]
+        rows = [*grid.rows, *(row for other in same for row in other.rows)]
+        merged.append(replace(grid, rows=tuple(rows)))
+    return merged
+
+
+def difference_grid(differences: Sequence[Difference], first: str) -> Grid:
+    rows = tuple(
+        (
+            f"{one.model} − {first}",
+            one.kind,
+            one.measure,
+            number(one.value.estimate, 4),
+            f"[{number(one.value.low, 4)}, {number(one.value.high, 4)}]",
+            "yes" if one.value.low > 0 or one.value.high < 0 else "no",
+            str(one.edits),
+        )
+        for one in differences
+    )
+    columns = ("Models", "Edit", "Measure", "Difference", "95% interval", "excludes 0", "N")
+    caption = (
+        "The same edits of the same reference objects; means within videos, then over videos, with "
+        f"paired intervals from {REPLICATES:,} source-video replicates."
+    )
+    return Grid("Paired differences", columns, rows, caption)
+
+
+def _write(found: Comparison) -> None:
+    tables = side_by_side(found.tables)
+    if found.differences:
+        tables.append(difference_grid(found.differences, found.models[0]))
+    title = f"Comparison of {', '.join(found.models)}"
+    write_whole(found.folder / f"{NAME}.md", markdown(title, found.population, tables).encode())
+    write_whole(found.folder / f"{NAME}.tex", latex(title, found.population, tables).encode())
+    values = {
+        "tables": found.tables,
+        "differences": [as_values(one) for one in found.differences],
+    }
+    write_table(found.folder, NAME, found.population, values)
+
+
+def _draw(models: Mapping[str, EditRecords], size: int, out: Path) -> None:
+    pictures = {
+        "response": response_figure(models, interior=True),
+        "errors": error_figure(models, size, interior=True),
+        "drift": drift_figure(models, size),
+    }
+    for name, picture in pictures.items():
+        draw.save(out / FOLDER / f"{NAME}-{name}.png", [picture])
+
+
+def _common_tubes(models: Sequence[TubeRecords]) -> list[dict[str, Any]]:
+    pairs = common_pairs(models)
+    return [as_values(tube_scores(records, pairs)) for records in models]
+
+
+def _common_population(
+    folders: Sequence[Path], populations: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    first = {key: value for key, value in populations[0].items() if key not in _OWN}
+    for folder, other in zip(folders[1:], populations[1:], strict=True):
+        rest = {key: value for key, value in other.items() if key not in _OWN}
+        changed = [key for key in {**first, **rest} if first.get(key) != rest.get(key)]
+        if changed:
+            raise GeocoError(
+                f"{folder}: results of another population than {folders[0]} ({', '.join(changed)} "
+                "differ): evaluate all models on the same windows"
+            )
+    return first
+
+
+def _names(names: Sequence[str]) -> list[str]:
+    """Names that tell models apart, also where two are called the same."""
+    return [
+        name if names.count(name) == 1 else f"{name} ({names[: place + 1].count(name)})"
+        for place, name in enumerate(names)
+    ]

@@ -1,0 +1,310 @@
+"""How covariant a model's logits and masks are on their finite grid: the paper's diagnostic.
+
+One well-formed object per window is moved and resized, and what is drawn is compared with the
+factual drawing under the same map. Raw logits are compared twice: as drawn, where the canvas' edge
+had no part in them, and as drawn on a canvas three times as wide. The latter also gives final
+logits, whose propositions (`bounds`) are asserted on every measurement.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Float64
+from torch import Tensor
+
+from geoco import bounds, pairs, supports, validity
+from geoco.bounds import Inequality
+from geoco.config_training import Quality
+from geoco.decoders import Fields
+from geoco.errors import GeocoError
+from geoco.evaluation.commands import IDENTITY, Commands, moves, resizes
+from geoco.evaluation.extended import (
+    EXTENT,
+    ExtendedModel,
+    each_part,
+    extended,
+    extended_in_tiles,
+    full_precision,
+)
+from geoco.evaluation.factual import Mean, mean
+from geoco.evaluation.population import Factual, Progress, window_major
+from geoco.evaluation.protocol import Encoded, SlotModel
+from geoco.ideal import Map, warp_image
+from geoco.slots import Binding, Slots
+
+ROUNDING = 1e-14  # of probabilities in float64, in units of the largest logit
+
+
+@dataclass(frozen=True)
+class Slack:
+    """The largest left side less right side of each proposition: none above zero but by rounding.
+
+    That membership differs only where it is uncertain has no size; it is asserted alike.
+    """
+
+    probability: float
+    transported_probability: float
+    f1: float
+
+
+@dataclass(frozen=True)
+class CovarianceRow:
+    """One edit family. Errors are fractions from 0, lower is better; F1 in [0, 1], higher is.
+
+    `defined` of raw-logit errors counts interventions with at least 16 measurement pixels, that of
+    F1 the comparisons in which the target has a pixel at all.
+    """
+
+    native: Mean  # relative RMSE of raw logits, receptive-field-valid domain
+    extended: Mean  # the same on the extended canvas
+    probability: Mean  # RMSE of alpha to the reference scene: the target transported, others edited
+    transported_probability: Mean  # RMSE of alpha to the factual alpha transported
+    f1: Mean  # of the target's hard masks in the edited and the reference scene
+    f1_bound: Mean
+    slack: Slack
+
+
+@dataclass(frozen=True)
+class CovarianceScores:
+    """Four translations and four nonidentity scales of each object."""
+
+    windows: int
+    objects: int
+    position: CovarianceRow
+    scale: CovarianceRow
+
+
+def covariance_scores(
+    model: SlotModel,
+    factual: Factual,
+    batch: int,
+    windows: int | None = None,
+    progress: Progress = lambda done, total: None,
+) -> CovarianceScores:
+    """The table, of all windows or of those that come first in window-major order.
+
+    `batch` is how many scenes may be decoded at once on the usual canvas; on the extended one, as
+    many fewer as it is larger. It changes nothing else.
+    """
+    drawing = extended(model)
+    with full_precision():
+        chosen = chosen_objects(model, factual, batch, windows)
+        count = len(factual) if windows is None else min(windows, len(factual))
+        objects = int(chosen.sum())
+        without = count - objects
+        progress(without, count)
+        position, scale = measure(
+            drawing, factual, chosen, batch, lambda done, _: progress(without + done, count)
+        )
+    return CovarianceScores(count, objects, position, scale)
+
+
+@torch.no_grad()
+def chosen_objects(
+    model: SlotModel, factual: Factual, batch: int, windows: int | None = None
+) -> Bool[Tensor, "window slot"]:
+    """In each window the qualified slot of highest confidence, if any: those fit for transplants.
+
+    Judged on factual final logits with the paper's Obj3D limits, whatever a model was trained with.
+    """
+    if factual.attention is None:
+        raise GeocoError("the covariance table needs slots with attention; these have none")
+    if windows is not None and windows < 1:
+        raise GeocoError(f"the covariance table needs at least one window, got {windows}")
+    rows = torch.from_numpy(np.sort(window_major(factual.source)[:windows]))
+    chosen = torch.zeros_like(factual.valid)
+    for some in rows.split(batch):
+        encoded = factual.encoded(some)
+        assert encoded.attention is not None
+        _, logits = model.decode(encoded, encoded.slots)
+        gate = torch.zeros_like(encoded.slots.appearance)
+        judged = pairs.judge(
+            logits.cpu(), Binding(encoded.slots, encoded.attention, gate), Quality()
+        )
+        best, slot = judged.confidence.masked_fill(~judged.valid, -1).max(1)
+        chosen[some, slot] = best >= 0
+    return chosen
+
+
+@torch.no_grad()
+def measure(
+    model: ExtendedModel,
+    factual: Factual,
+    chosen: Bool[Tensor, "window slot"],
+    batch: int,
+    progress: Progress = lambda done, total: None,
+) -> tuple[CovarianceRow, CovarianceRow]:
+    """Translations and scalings of chosen objects, an object at a time."""
+    window, slot = chosen.nonzero(as_tuple=True)
+    families = (moves(factual, (window, slot)), _changing(resizes(factual, (window, slot))))
+    found: tuple[list[Measured], ...] = ([], [])
+    tile = max(1, batch * chosen.shape[1] // EXTENT**2)
+    for number, index in enumerate(slot.tolist()):
+        scene = _Scene.of(model, factual.encoded(window[number : number + 1]), index, tile)
+        for commands, measured in zip(families, found, strict=True):
+            each = len(commands) // len(window)
+            for part in torch.arange(number * each, (number + 1) * each).split(batch):
+                measured.append(scene.measured(model, commands.rows(part), tile))
+        progress(number + 1, len(window))
+    return _row(found[0]), _row(found[1])
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Some interventions; nan where something is not defined."""
+
+    native: Float64[Tensor, " edit"]
+    extended: Float64[Tensor, " edit"]
+    probability: Float64[Tensor, " edit"]
+    transported_probability: Float64[Tensor, " edit"]
+    f1: Float64[Tensor, " edit"]
+    f1_bound: Float64[Tensor, " edit"]
+    probability_slack: Float64[Tensor, " edit"]
+    transported_slack: Float64[Tensor, " edit"]
+    f1_slack: Float64[Tensor, " edit"]
+
+
+@dataclass(frozen=True)
+class _Scene:
+    """A factual window, one slot of which is edited: drawn once for all its edits."""
+
+    index: int
+    attention: Float[Tensor, "1 slot token"]
+    drawn: Fields  # of all slots, on the extended canvas
+    # What the map transports, in float64: raw logits (native, extended), the final logit, the
+    # competitors' logsumexp, alpha, validity, and ones.
+    before: Float64[Tensor, "7 height width"]
+
+    @classmethod
+    def of(cls, model: ExtendedModel, encoded: Encoded, index: int, tile: int) -> "_Scene":
+        slots = encoded.slots
+        assert encoded.attention is not None
+        flat = Slots(slots.appearance[0], slots.position[0], slots.scale[0])
+        drawn = each_part(lambda part: part[None], extended_in_tiles(model, flat, tile))
+        final = model.final_logits(drawn, encoded.attention)[0].double()
+        own = slice(index, index + 1)
+        native = model.native_logits(
+            Slots(flat.appearance[own], flat.position[own], flat.scale[own])
+        )
+        others = torch.cat((final[:index], final[index + 1 :]))
+        before = torch.stack(
+            (
+                native[0].double(),
+                drawn.logits[0, index].double(),
+                final[index],
+                others.logsumexp(0),
+                supports.ownership(final)[index],
+                validity.plane(model.validity(flat.scale[own])[0]),
+                torch.ones_like(final[0]),
+            )
+        )
+        return cls(index, encoded.attention, drawn, before)
+
+    def measured(self, model: ExtendedModel, commands: Commands, tile: int) -> Measured:
+        """The interventions of some commands, all of this slot."""
+        count, device = len(commands), self.before.device
+        one = each_part(lambda part: part[:, None], extended_in_tiles(model, commands.edited, tile))
+        scenes = each_part(lambda part: part.expand(count, *part.shape[1:]), self.drawn)
+        edited = scenes.with_slot(self.index, one)
+        native = model.native_logits(commands.edited).double()
+        final = model.final_logits(edited, self.attention.expand(count, -1, -1)).double()
+        edit = Map(commands.map.factor.to(device), commands.map.offset.to(device))
+        moved = warp_image(self.before, edit)
+        _require_finite(native, one.logits, final, moved)
+        raw, raw_extended, transported, others, alpha, support, canvas = moved.unbind(1)
+        own = validity.plane(model.validity(commands.edited.scale))
+        valid = validity.complete(own) & validity.complete(support)
+        domain = validity.complete(canvas)  # what comes from the factual canvas
+        return Measured(
+            bounds.covariance_error(native, raw, valid),
+            bounds.covariance_error(one.logits[:, 0].double(), raw_extended, domain),
+            *_final_outputs(final, self.index, transported, others, alpha, domain),
+        )
+
+
+def _final_outputs(
+    logits: Float64[Tensor, "edit slot height width"],
+    index: int,
+    transported: Float64[Tensor, "edit height width"],
+    transported_others: Float64[Tensor, "edit height width"],
+    transported_alpha: Float64[Tensor, "edit height width"],
+    domain: Bool[Tensor, "edit height width"],
+) -> tuple[Float64[Tensor, " edit"], ...]:
+    """Probabilities, F1 and its bound, and the slack of what must hold, which it is checked to."""
+    slot = torch.full((len(logits),), index, device=logits.device)
+    probability = bounds.probability_bound(logits, slot, transported)
+    against_factual = bounds.transported_probability_bound(
+        logits, slot, transported, transported_others, transported_alpha
+    )
+    members = bounds.membership(logits, slot, transported, domain)
+    f1 = bounds.membership_f1_bound(members)
+    rounding = ROUNDING * max(1.0, float(logits.abs().max()))
+    checked("the membership condition", bounds.membership_condition(members), 0.0)
+    return (
+        bounds.root_mean_square(probability.left, domain),
+        bounds.root_mean_square(against_factual.left, domain),
+        f1.right,
+        f1.left,
+        checked("the probability bound", _on(domain, probability), rounding),
+        checked("the transported probability bound", _on(domain, against_factual), rounding),
+        checked("the F1 bound", f1, 0.0),
+    )
+
+
+def checked(name: str, inequality: Inequality, slack: float) -> Float64[Tensor, " edit"]:
+    """Left less right of each edit, at its largest; an error, with the numbers, above the slack."""
+    left, right = (
+        side.double().reshape(len(side), -1) for side in (inequality.left, inequality.right)
+    )
+    unclaimed = left.isnan() & right.isnan()
+    # A single missing side is the worst excess of all.
+    excess = (left - right).nan_to_num(nan=torch.inf).masked_fill(unclaimed, -torch.inf)
+    if not inequality.holds(slack):
+        place = int(excess.argmax())
+        raise ArithmeticError(
+            f"{name} does not hold: {left.flatten()[place].item()!r} is not at most "
+            f"{right.flatten()[place].item()!r}, the slack being {slack:.1e}"
+        )
+    return excess.amax(1)
+
+
+def _changing(commands: Commands) -> Commands:
+    """Without the factor of one."""
+    return commands.rows((commands.command != IDENTITY).nonzero()[:, 0])
+
+
+def _on(domain: Bool[Tensor, "edit height width"], inequality: Inequality) -> Inequality:
+    """Claimed on a domain alone."""
+    return Inequality(
+        inequality.left.where(domain, torch.nan), inequality.right.where(domain, torch.nan)
+    )
+
+
+def _require_finite(*values: Tensor) -> None:
+    if not all(bool(value.isfinite().all()) for value in values):
+        raise GeocoError("the covariance table needs finite logits, but the model's are not")
+
+
+def _row(found: Sequence[Measured]) -> CovarianceRow:
+    def column(name: str) -> np.ndarray:
+        parts = [getattr(some, name).cpu().numpy() for some in found]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def largest(name: str) -> float:
+        values = column(name)
+        values = values[~np.isneginf(values)]
+        return float(values.max()) if len(values) else float("nan")
+
+    return CovarianceRow(
+        native=mean(column("native")),
+        extended=mean(column("extended")),
+        probability=mean(column("probability")),
+        transported_probability=mean(column("transported_probability")),
+        f1=mean(column("f1")),
+        f1_bound=mean(column("f1_bound")),
+        slack=Slack(
+            largest("probability_slack"), largest("transported_slack"), largest("f1_slack")
+        ),
+    )

@@ -1,0 +1,140 @@
+"""`geoco eval`, `compare` and `calibrate`: measure models."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import TaskID
+from rich.table import Table
+
+from geoco import config as configuration
+from geoco.cli_parts import SplitName, console, extra, progress_bars, split_of
+
+
+def evaluate(
+    run: Annotated[str, typer.Argument(help="A run, a file of weights or a shipped name.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(help="Differences of the data, as in data.path=stores/mine."),
+    ] = None,
+    split: SplitName = "val",
+    tables: Annotated[
+        str, typer.Option(help="all that fit, or names with commas between.")
+    ] = "all",
+    windows: Annotated[int | None, typer.Option(min=2, help="The first so many only.")] = None,
+    extended_windows: Annotated[
+        int | None, typer.Option(min=1, help="The same for the finite-grid table alone.")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Scenes at once; changes no result.")] = 64,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    figures: Annotated[bool, typer.Option(help="Draw pictures of the edits.")] = True,
+    out: Annotated[Path | None, typer.Option(help="A folder; RUN/evaluation if not given.")] = None,
+) -> None:
+    """Measure whether a model's slots obey commands: JSON, Markdown, LaTeX and figures.
+
+    Example: `geoco eval runs/geoco --windows 100 --extended-windows 25`
+    """
+    from geoco import evaluation, zoo
+    from geoco.data import open_dataset
+
+    if figures:
+        with extra("train"):
+            import matplotlib  # noqa: F401
+    loaded = zoo.load(run, device)
+    config = loaded.config
+    if overrides:
+        config = configuration.override(config, overrides)
+    where = Path(run)
+    beside = where if where.is_dir() else where.parent if where.exists() else Path("runs") / run
+    folder = out or beside / "evaluation"
+    names = None if tables == "all" else tuple(tables.split(","))
+    console.print(f"on {device}", highlight=False)
+    with progress_bars() as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def report(table: str, done: int, total: int) -> None:
+            if table not in tasks:
+                tasks[table] = bars.add_task(table, total=total)
+            bars.update(tasks[table], completed=done, total=total)
+
+        evaluation.evaluate(
+            evaluation.GeoCoVideoModel(loaded.model),
+            open_dataset(config.data, split_of(split)),
+            folder,
+            f"{config.model.decoder.design}, step {loaded.step:,}",
+            names,
+            batch,
+            windows,
+            extended_windows,
+            figures,
+            report,
+        )
+    console.print(f"wrote {folder / 'tables.md'}", soft_wrap=True)
+
+
+def compare(
+    folders: Annotated[
+        list[Path], typer.Argument(help="Runs that were evaluated, or folders of evaluations.")
+    ],
+    figures: Annotated[bool, typer.Option(help="Draw response curves over each other.")] = True,
+    out: Annotated[Path, typer.Option(help="A folder.")] = Path("comparison"),
+) -> None:
+    """Put evaluated models side by side, with paired differences and their intervals.
+
+    Example: `geoco compare runs/geoco runs/isa --out comparison`
+    """
+    from geoco import evaluation
+
+    if figures:
+        with extra("train"):
+            import matplotlib  # noqa: F401
+    inner = [folder / "evaluation" for folder in folders]
+    chosen = [
+        below if below.is_dir() else folder for below, folder in zip(inner, folders, strict=True)
+    ]
+    found = evaluation.compare(chosen, out, figures)
+    console.print(f"{', '.join(found.models)}: wrote {out / 'comparison.md'}", soft_wrap=True)
+
+
+def calibrate(
+    run: Annotated[Path, typer.Argument(help="A run's folder or a file of weights.")],
+    clips: Annotated[int, typer.Option(min=1, help="Training clips to look at.")] = 256,
+    precision: Annotated[
+        float, typer.Option(min=0, max=1, help="How often the selector must be right.")
+    ] = 0.95,
+) -> None:
+    """Find the selector's threshold on a panel of the training split.
+
+    Example: `geoco calibrate runs/geoco --clips 256`
+    """
+    import torch
+
+    from geoco import calibration, checkpoints
+    from geoco.data import open_dataset
+    from geoco.model import GeoCo
+
+    weights = checkpoints.read_weights(run)
+    model = GeoCo(weights.config.model)
+    checkpoints.load_into(model, weights.tensors, str(run))
+    settings = weights.config.train
+    generator = torch.Generator().manual_seed(settings.seed)
+    found = calibration.operating_points(
+        model,
+        open_dataset(weights.config.data, "train"),
+        clips,
+        settings.selector.teacher,
+        generator,
+    )
+    best = calibration.choose(found, precision)
+    table = Table("threshold", "precision", "recall")
+    now = weights.config.model.selector.threshold
+    for point in found:
+        if (
+            point is best
+            or abs(point.threshold - now) < 1e-9
+            or round(100 * point.threshold) % 10 == 0
+        ):
+            name = f"{point.threshold:.2f}{' chosen' if point is best else ''}"
+            table.add_row(name, f"{point.precision:.4f}", f"{point.recall:.4f}")
+    console.print(table)
+    console.print(f"use model.selector.threshold={best.threshold:.2f} (now {now:.2f})")

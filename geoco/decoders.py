@@ -68,6 +68,19 @@ class Fields:
             put(-4, self.features, one.features),
         )
 
+    def joined(self, others: "Fields") -> "Fields":
+        """One scene of the slots of two."""
+
+        def cat(axis: int, one: Tensor | None, two: Tensor | None) -> Tensor | None:
+            return None if one is None or two is None else torch.cat((one, two), axis)
+
+        return Fields(
+            torch.cat((self.logits, others.logits), -3),
+            cat(-4, self.rgb, others.rgb),
+            cat(-4, self.plain_rgb, others.plain_rgb),
+            cat(-4, self.features, others.features),
+        )
+
     def _unflattened(self, leading: torch.Size) -> "Fields":
         def split(part: Tensor | None) -> Tensor | None:
             return None if part is None else part.unflatten(0, leading)

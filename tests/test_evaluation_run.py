@@ -23,6 +23,7 @@ from geoco.evaluation import (
     read_matched,
     read_records,
     read_tubes,
+    stability,
     starting_positions,
     window_major,
 )
@@ -74,14 +75,14 @@ def test_one_slot_decoded_anew_is_the_whole_scene_decoded_anew() -> None:
     model = tiny()
     found = population.factual(model, solids(), 4)
     encoded = found.encoded(torch.arange(len(found)))
-    fields_ = model.fields(encoded)
+    fields_ = model.fields(encoded.slots)
     for index in range(model.slots):
         one = Slots(
             encoded.slots.appearance[:, [index]].flip(0),
             encoded.slots.position[:, [index]] + 0.2,
             encoded.slots.scale[:, [index]] * 1.5,
         )
-        single = model.decode_one(encoded, fields_, index, one)
+        single = model.compose(encoded, fields_.with_slot(index, model.fields(one)))
         whole = model.decode(encoded, replaced(encoded.slots, index, one))
         for got, expected in zip(single, whole, strict=True):
             torch.testing.assert_close(got, expected)
@@ -90,14 +91,28 @@ def test_one_slot_decoded_anew_is_the_whole_scene_decoded_anew() -> None:
     assert not torch.equal(model.decode(encoded, encoded.slots)[1], fields_.logits)
 
 
+class Plain:
+    """Ours without the short cut."""
+
+    def __init__(self, model: GeoCoModel) -> None:
+        self.slots, self.size = model.slots, model.size
+        self.encode, self.decode = model.encode, model.decode
+
+
+def test_slots_that_are_drawn_once_give_the_same_stability() -> None:
+    model = tiny()
+    found = population.factual(model, solids(), 4)
+    for scores in (stability.stability_scores, stability.shared_background_scores):
+        one, two = (
+            as_values(scores(m, found, batch)) for m, batch in ((model, 7), (Plain(model), 5))
+        )
+        assert one["spreads"][0]["radius"]["deviation"] > 0
+        for left, right in zip(one["spreads"], two["spreads"], strict=True):
+            for part in ("radius", "coverage"):
+                assert left[part] == pytest.approx(right[part], rel=1e-9)
+
+
 def test_both_ways_of_decoding_give_the_same_records() -> None:
-    class Plain:
-        """Ours without the short cut."""
-
-        def __init__(self, model: GeoCoModel) -> None:
-            self.slots, self.size = model.slots, model.size
-            self.encode, self.decode = model.encode, model.decode
-
     model = tiny()
     found = population.factual(model, solids(), 4)
     assert found.valid.sum() > 4
@@ -109,9 +124,9 @@ def test_both_ways_of_decoding_give_the_same_records() -> None:
 def test_rows_of_fields() -> None:
     model = tiny()
     encoded = population.factual(model, solids(), 4).encoded(torch.arange(3))
-    whole = model.fields(encoded)
+    whole = model.fields(encoded.slots)
     some = field_rows(whole, torch.tensor([2, 0, 2]))
-    expected = model.fields(encoded.rows(torch.tensor([2, 0, 2])))
+    expected = model.fields(encoded.rows(torch.tensor([2, 0, 2])).slots)
     for part in fields(whole):
         torch.testing.assert_close(getattr(some, part.name), getattr(expected, part.name))
 

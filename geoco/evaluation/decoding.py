@@ -47,8 +47,9 @@ def edited_scenes(
             continue
         encoded = factual.encoded(rows)
         told = isinstance(model, CommandModel) and commands.kind != "transplant"
-        alone = isinstance(model, OneSlotModel) and not told
-        fields = model.fields(encoded) if alone and isinstance(model, OneSlotModel) else None
+        fields = (
+            model.fields(encoded.slots) if isinstance(model, OneSlotModel) and not told else None
+        )
         for slot in range(model.slots):
             edits = (mine & (commands.slot == slot)).nonzero()[:, 0]
             for chunk in edits.split(batch) if len(edits) else ():
@@ -72,5 +73,5 @@ def _drawn(
     state = edits.edited
     one = Slots(state.appearance[:, None], state.position[:, None], state.scale[:, None])
     if isinstance(model, OneSlotModel) and fields is not None:
-        return model.decode_one(scenes, field_rows(fields, rows), slot, one)
+        return model.compose(scenes, field_rows(fields, rows).with_slot(slot, model.fields(one)))
     return model.decode(scenes, replaced(scenes.slots, slot, one))

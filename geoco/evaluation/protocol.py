@@ -16,7 +16,7 @@ from torch import Tensor
 
 from geoco.decoders import Fields
 from geoco.model import GeoCo
-from geoco.slots import Binding, Slots
+from geoco.slots import Slots
 
 Drawn = tuple[Float[Tensor, "batch slot 3 height width"], Float[Tensor, "batch slot height width"]]
 
@@ -66,13 +66,16 @@ class SlotModel(Protocol):
 
 @runtime_checkable
 class OneSlotModel(SlotModel, Protocol):
-    """A model whose slots are drawn one by one, before they interact."""
+    """A model whose slots are drawn one by one, before they interact.
 
-    def fields(self, encoded: Encoded) -> Fields:
-        """Every factual slot as it is drawn by itself."""
+    `decode` is then `compose` of `fields`, and a scene in which one slot changes costs one slot.
+    """
 
-    def decode_one(self, encoded: Encoded, fields: Fields, index: int, slot: Slots) -> Drawn:
-        """`decode` of the scene in which `slot`, a single one, is in the place `index`."""
+    def fields(self, slots: Slots) -> Fields:
+        """Slots as each is drawn by itself."""
+
+    def compose(self, encoded: Encoded, fields: Fields) -> Drawn:
+        """The scene of drawn slots; all but they stays factual, as in `decode`."""
 
 
 @runtime_checkable
@@ -127,26 +130,22 @@ class GeoCoModel:
             bound.attention[:, 0],
         )
 
-    @torch.no_grad()
     def decode(self, encoded: Encoded, slots: Slots) -> Drawn:
-        assert encoded.attention is not None
-        slots = self._slots(slots)
-        binding = Binding(slots, self._to(encoded.attention), torch.zeros_like(slots.appearance))
-        return _drawn(self.model.draw(binding).fields)
+        return self.compose(encoded, self.fields(slots))
 
     @torch.no_grad()
-    def fields(self, encoded: Encoded) -> Fields:
-        drawn: Fields = self.model.decoder(self._slots(encoded.slots))
+    def fields(self, slots: Slots) -> Fields:
+        drawn: Fields = self.model.decoder(self._slots(slots))
         return drawn
 
     @torch.no_grad()
-    def decode_one(self, encoded: Encoded, fields: Fields, index: int, slot: Slots) -> Drawn:
-        edited = fields.with_slot(index, self.model.decoder(self._slots(slot)))
+    def compose(self, encoded: Encoded, fields: Fields) -> Drawn:
+        logits = fields.logits
         if self.model.selector is not None:
             assert encoded.attention is not None
-            attention = self._to(encoded.attention)
-            edited = edited.with_logits(self.model.selector.refine(edited, attention))
-        return _drawn(edited)
+            logits = self.model.selector.refine(fields, self._to(encoded.attention))
+        assert fields.rgb is not None
+        return fields.rgb, logits
 
     def _to(self, value: Tensor) -> Tensor:
         return value.to(self._device, self._kind)
@@ -178,8 +177,3 @@ def field_rows(drawn: Fields, index: Int64[Tensor, " row"]) -> Fields:
         return None if part is None else part[index]
 
     return Fields(drawn.logits[index], rows(drawn.rgb), rows(drawn.plain_rgb), rows(drawn.features))
-
-
-def _drawn(drawn: Fields) -> Drawn:
-    assert drawn.rgb is not None
-    return drawn.rgb, drawn.logits

@@ -4,6 +4,7 @@ An object is drawn at the centre in three sizes, with a background and nobody el
 varies over objects is due to appearance. No output is excluded: an empty one counts as zero.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch import Tensor
 from geoco import metrics
 from geoco.errors import GeocoError
 from geoco.evaluation.population import Factual, Progress
-from geoco.evaluation.protocol import Encoded, SlotModel
+from geoco.evaluation.protocol import Encoded, OneSlotModel, SlotModel, field_rows
 from geoco.metrics import Spread
 from geoco.slots import Slots
 from geoco.supports import hard_ownership
@@ -127,17 +128,61 @@ def _extents(
     if not factual.explicit:
         raise GeocoError("stability needs slots with a position and a scale; these have none")
     radius, coverage = (np.zeros((len(pairs), len(SCALES))) for _ in range(2))
-    for chunk in torch.arange(len(pairs)).split(batch) if len(pairs) else ():
+    done = 0
+    for chunk in _chunks(pairs, batch):
         encoded = _pair(factual, pairs, chunk)
-        for k, scale in enumerate(SCALES):
-            position, scales = encoded.slots.position.clone(), encoded.slots.scale.clone()
-            position[:, 0], scales[:, 0] = 0.0, scale
-            _, logits = model.decode(encoded, Slots(encoded.slots.appearance, position, scales))
+        for k, logits in enumerate(_drawn(model, encoded)):
             moments = metrics.support_moments(hard_ownership(logits)[:, 0])
             radius[chunk.numpy(), k] = moments.radius.cpu().numpy()
             coverage[chunk.numpy(), k] = moments.coverage.cpu().numpy()
-        progress(int(chunk[-1]) + 1, len(pairs))
+        done += len(chunk)
+        progress(done, len(pairs))
     return radius, coverage
+
+
+def _chunks(pairs: Pairs, batch: int) -> Iterator[Int64[Tensor, " pair"]]:
+    """Pairs a few at a time, those of one object together: it is then drawn once for all."""
+    order = torch.from_numpy(np.lexsort((pairs.slot.numpy(), pairs.window.numpy())))
+    yield from order.split(batch) if len(pairs) else ()
+
+
+def _drawn(model: SlotModel, encoded: Encoded) -> Iterator[Tensor]:
+    """Alpha logits with the object in each size; equal slots are drawn once, if that can be."""
+    slots = encoded.slots
+    if not isinstance(model, OneSlotModel):
+        for scale in SCALES:
+            yield model.decode(encoded, _placed(slots, scale))[1]
+        return
+    background, behind = _once(_one(slots, 1))
+    behind_fields = field_rows(model.fields(background), behind)
+    for scale in SCALES:
+        target, which = _once(_one(_placed(slots, scale), 0))
+        scene = field_rows(model.fields(target), which).joined(behind_fields)
+        yield model.compose(encoded, scene)[1]
+
+
+def _placed(slots: Slots, scale: float) -> Slots:
+    """The first slot at the centre, in a size."""
+    position, scales = slots.position.clone(), slots.scale.clone()
+    position[:, 0], scales[:, 0] = 0.0, scale
+    return Slots(slots.appearance, position, scales)
+
+
+def _one(slots: Slots, index: int) -> Slots:
+    own = slice(index, index + 1)
+    return Slots(slots.appearance[:, own], slots.position[:, own], slots.scale[:, own])
+
+
+def _once(slots: Slots) -> tuple[Slots, Int64[Tensor, " row"]]:
+    """Scenes of one slot without repetition, and which of them each was."""
+    parts = (slots.appearance.flatten(1), slots.position.flatten(1), slots.scale.flatten(1))
+    found, which = torch.cat([part.double() for part in parts], 1).unique(
+        dim=0, return_inverse=True
+    )
+    first = torch.full((len(found),), len(which)).scatter_reduce(
+        0, which, torch.arange(len(which)), "amin"
+    )
+    return Slots(slots.appearance[first], slots.position[first], slots.scale[first]), which
 
 
 def _pair(factual: Factual, pairs: Pairs, chunk: Tensor) -> Encoded:

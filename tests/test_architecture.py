@@ -27,6 +27,7 @@ ALLOWED = {
     "geoco.metrics_rgb": set(),
     "geoco.bounds": {"geoco.supports"},
     "geoco.oracle": {"geoco.ideal", "geoco.metrics_rgb"},
+    "geoco.instances": {"geoco.errors", "geoco.instances"},
     # parts of the model
     "geoco.encoders": {"geoco.errors"},
     "geoco.slots": {"geoco.geometry"},
@@ -53,6 +54,7 @@ ALLOWED = {
         "geoco.config_files",
         "geoco.draw",
         "geoco.files",
+        "geoco.instances",
         "geoco.solids",
         "geoco.data",
     },

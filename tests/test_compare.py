@@ -80,6 +80,13 @@ def test_differences_are_paired_by_edit_and_video() -> None:
     assert found["scale", "RGB MAE ×10³"].value.estimate == 0
     assert ("transplant", "F1 (%)") not in found
     assert ("position", "Exact PSNR: region") not in found  # nobody knows the truth here
+    # F1 is compared within the pool alone.
+    some = pool & (np.arange(len(pool)) % 2 == 0)
+    odd = replace(records, f1=records.f1 - np.where(some, 0.25, 0.75))
+    gaps = paired_differences(["a", "b"], [records, odd], some)
+    found = {(d.kind, d.measure): d for d in gaps}
+    assert found["position", "F1 (%)"].value.estimate == pytest.approx(-25)
+    assert found["position", "F1 (%)"].edits == int((some & (records.kind == 0)).sum())
     # A gap in one video only: the mean over three videos, resampled as videos are.
     uneven = replace(records, change=records.change + 0.003 * (records.video == 1))
     found = {
@@ -89,6 +96,21 @@ def test_differences_are_paired_by_edit_and_video() -> None:
     assert value.estimate == pytest.approx(1)
     expected = metrics.paired_interval(np.array([0, 3.0, 0]), matched.REPLICATES)
     assert (value.low, value.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_scores_are_those_of_the_common_pool(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    first, second = folders
+    part = tmp_path / "part"
+    part.mkdir()
+    (part / "matched.json").write_bytes((second / "matched.json").read_bytes())
+    records = read_matched(second)
+    archive.write(
+        part, "matched", replace(records, valid=records.valid & (records.window % 2 == 0))
+    )
+    found = compare([first, part], tmp_path / "out")
+    before = json.loads((first / "matched.json").read_text())["values"]["position"]["common"]
+    for tables in found.tables.values():
+        assert tables["matched"]["position"]["common"] == before // 2
 
 
 def test_only_what_all_have_is_compared(folders: tuple[Path, Path], tmp_path: Path) -> None:

@@ -301,6 +301,9 @@ def test_edits_of_some_frames(film: Film) -> None:
     assert same == [True, True, False, False, False, True]
     gone = film.remove(1, frames=(0, 1))
     assert gone.take.present[:, 1].tolist() == [False, False, True, True, True, True]
+    # An edit elsewhere does not bring it back.
+    later = gone.move(1, dx=1, frames=(3, 4))
+    assert torch.equal(later.take.present, gone.take.present)
 
 
 def test_key_frames(film: Film) -> None:

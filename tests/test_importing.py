@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from geoco.config import FolderSource, MoviSource, Obj3DSource, Store, Window
-from geoco.data import movi
+from geoco.config import FolderSource, MoviSource, Obj3DSource, Solids, Store, Window
+from geoco.data import SolidsDataset, movi
 from geoco.data.importing import ImportProgress, center_box, fit, import_data
 from geoco.data.source import RawVideo
 from geoco.data.store import StoreDataset, verify
 from geoco.errors import GeocoError
+from geoco.instances import score
 
 ROOT = Path(__file__).parent.parent
 
@@ -144,6 +145,64 @@ def test_obj3d_from_files_to_clips(tmp_path: Path) -> None:
         expected = np.asarray(image)[..., :3]
     np.testing.assert_array_equal(clip.video[2].permute(1, 2, 0).numpy(), expected)
     verify(stores["val"], lambda done, total: None)
+
+
+def solids_frames(frames: int) -> tuple[np.ndarray, np.ndarray]:
+    """Frames of `solids` and their true masks."""
+    clip = SolidsDataset(Solids(window=Window(length=frames, stride=frames)), "val")[0]
+    assert clip.masks is not None
+    return clip.video.permute(0, 2, 3, 1).numpy(), clip.masks.numpy()
+
+
+def test_instances_are_found_where_the_source_has_none(tmp_path: Path) -> None:
+    frames, true = solids_frames(5)
+    folder = tmp_path / "raw" / "clip"
+    folder.mkdir(parents=True)
+    for number, frame in enumerate(frames):
+        Image.fromarray(frame).save(folder / f"{number}.png")
+    source = FolderSource(path=tmp_path / "raw", split="test", max_frames=3)
+    config = store_of(tmp_path / "store", source, 64, instances=True, window=Window(length=2))
+    stores = import_data(config, nothing)
+    dataset = StoreDataset(config, "test")
+    assert [int(clip.frames[0]) for clip in dataset] == [0, 3]  # pieces of three frames and two
+    for clip in dataset:
+        assert clip.masks is not None
+        first = int(clip.frames[0])
+        scores = score(true[first : first + 2], clip.masks.numpy())
+        assert scores.missed == 0
+        assert scores.iou.mean() > 0.9
+    assert json.loads((stores["test"] / "index.json").read_text())["settings"]["instances"]
+    without = config.model_copy(update={"instances": False})
+    with pytest.raises(GeocoError, match=r"other settings \(instances changed\)"):
+        import_data(without, nothing)
+
+
+def test_a_store_that_does_not_say_has_no_instances(tmp_path: Path) -> None:
+    """Stores made before the setting was there are kept, and refused where instances are asked."""
+    source = write_obj3d(tmp_path / "raw", val=1)
+    config = store_of(tmp_path / "store", source)
+    index = import_data(config, nothing)["val"] / "index.json"
+    described = json.loads(index.read_text())
+    del described["settings"]["instances"]
+    index.write_text(json.dumps(described))
+    import_data(config, nothing)
+    with pytest.raises(GeocoError, match=r"other settings \(instances changed\)"):
+        import_data(config.model_copy(update={"instances": True}), nothing)
+
+
+def test_masks_of_the_source_are_kept(tmp_path: Path) -> None:
+    frames, true = solids_frames(1)
+    wanted = store_of(tmp_path, None, 64, instances=True)
+    kept = fit(raw(frames, true * 2), wanted).masks
+    assert kept is not None
+    np.testing.assert_array_equal(kept, true * 2)
+    assert fit(raw(frames), store_of(tmp_path, None, 64)).masks is None
+
+
+def test_a_video_without_instances_to_find_is_named(tmp_path: Path) -> None:
+    wanted = store_of(tmp_path, None, 8, instances=True)
+    with pytest.raises(GeocoError, match=r"^video: instances are .* set data.instances=false"):
+        fit(raw(np.zeros((1, 8, 8, 3), np.uint8)), wanted)
 
 
 def test_folder_import(tmp_path: Path) -> None:

@@ -148,6 +148,10 @@ def test_an_object_without_a_slot_is_left_as_it_is() -> None:
     assert not lost.valid.any()
     np.testing.assert_array_equal(lost.oracle, lost.unedited)
     assert np.isnan(lost.f1).all()
+    # Nor can it give its appearance: window 1 is where window 4 looks for a donor.
+    orphans = records.where((records.kind == 2) & (records.window == 4))
+    assert len(orphans) == 2
+    assert not orphans.edited.any()
     # A slot that is background is edited all the same, but never valid.
     floor = records.where((records.window == 0) & (records.label == 3))
     assert floor.edited.all()
@@ -231,6 +235,7 @@ def compare_record(model, dataset, found, objects, one) -> None:  # type: ignore
         region = oracle.transplant_region(layer, given, edit)
         far_index = int(found.window[far])
         swap = Replace(item, 1, int(objects.label[donor]) - 1)
+        assert one["reference_valid"] == bool(ideal.valid(ideal.warp(objects.mask[donor], edit))[0])
         truth = dataset.counterfactual([index, far_index], [(0, swap)])
         own = None
     rgb, logits = model.decode(encoded, replaced(state, slot, new))

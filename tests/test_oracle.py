@@ -57,6 +57,12 @@ def test_a_ring_pixel_owns_at_most_half() -> None:
     assert float(alpha[0, 16, 18]) == pytest.approx(0.5)
 
 
+def test_a_labelled_pixel_owns_at_least_half() -> None:
+    frame, labels = square(soft=0.2)
+    alpha = oracle.extract(frame, labels, torch.tensor([1])).alpha
+    assert (alpha[0, 13:19, 10] == 0.5).all()
+
+
 def test_nothing_of_another_object_fills_a_hole_or_is_taken() -> None:
     frame, labels = square()
     labels[:, 12:20, 18:24] = 2
@@ -122,6 +128,9 @@ def test_a_transplant_lies_on_the_recipients_floor() -> None:
     recipient = oracle.extract(frame.roll(4, -1), labels.roll(4, -1), torch.tensor([1]))
     put = oracle.target(donor, by_pixels(4, 0), recipient.background)
     torch.testing.assert_close(put, green.roll(4, -1))
+    darker = oracle.target(donor, by_pixels(4, 0), 0.5 * recipient.background)
+    torch.testing.assert_close(darker[0, :, 0, 0], 0.5 * FLOOR)
+    torch.testing.assert_close(darker[0, :, 15, 17], green[0, :, 15, 13])
 
 
 def test_regions_by_hand() -> None:

@@ -22,6 +22,7 @@ from geoco.data.source import RawVideo
 from geoco.data.store import read_index
 from geoco.data.store_writer import StoreWriter, check_recipe
 from geoco.errors import GeocoError
+from geoco.instances import find_instances
 
 MOST_CHARACTERS = 500  # of one value of the metadata, written as JSON
 
@@ -44,7 +45,7 @@ def import_data(config: Store, progress: Callable[[ImportProgress], None]) -> di
     stores = {split: config.path / split for split in loader.splits(source)}
     for split, path in stores.items():
         if path.exists():
-            found = read_index(path).recipe()
+            found = {"instances": False, **read_index(path).recipe()}  # older stores do not say
             check_recipe(path, found, {**found, **_settings(config)})
         else:
             _import_split(config, loader, split, progress)
@@ -52,7 +53,11 @@ def import_data(config: Store, progress: Callable[[ImportProgress], None]) -> di
 
 
 def fit(video: RawVideo, config: Store) -> RawVideo:
-    """The video at the store's size: frames by antialiased bilinear, masks by nearest pixel."""
+    """The video at the store's size: frames by antialiased bilinear, masks by nearest pixel.
+
+    Instances are found at that size, so that their edges are those of the stored frames. A piece
+    of a long video is taken by itself, as it is when windows are cut.
+    """
     _, height, width, _ = video.frames.shape
     box = (0, 0, width, height)
     if config.crop == "center":
@@ -62,6 +67,11 @@ def fit(video: RawVideo, config: Store) -> RawVideo:
     masks = None
     if video.masks is not None:
         masks = _resize(video.masks, size, Image.Resampling.NEAREST, box)
+    elif config.instances:
+        try:
+            masks = find_instances(frames)
+        except GeocoError as error:
+            raise GeocoError(f"{video.source}: {error}: set data.instances=false") from None
     return RawVideo(video.source, frames, masks, _small(video.metadata), video.first)
 
 
@@ -101,7 +111,9 @@ def _small(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _settings(config: Store) -> dict[str, Any]:
-    return config.model_dump(mode="json", include={"height", "width", "crop", "source"})
+    return config.model_dump(
+        mode="json", include={"height", "width", "crop", "instances", "source"}
+    )
 
 
 def _import_split(

@@ -1,0 +1,12 @@
+"""Instance masks from the pixels of a video alone: the paper's model-independent RGB bank.
+
+For videos that come without masks, as Obj3D does. Colour finds regions (`regions`); convexity,
+size and edges weigh every cut through a region (`cuts`); time decides what a frame leaves open
+(`dividing`): two objects seen apart stay two while they touch, and one that stays whole is not
+divided by a reflection that passes over it. Objects then keep their numbers (`tracks`).
+"""
+
+from geoco.instances.finding import find_instances, with_allowance
+from geoco.instances.scores import Scores, score
+
+__all__ = ["Scores", "find_instances", "score", "with_allowance"]

@@ -1,5 +1,6 @@
 """The command line, run as a user runs it."""
 
+import os
 import re
 import subprocess
 import sys
@@ -14,7 +15,8 @@ ROOT = Path(__file__).parent.parent
 
 def geoco(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "geoco.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120)
+    path = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=path, timeout=120)
 
 
 def fails(*arguments: object) -> str:
@@ -35,6 +37,9 @@ def test_help_shows_every_command_with_an_example() -> None:
         ("curriculum",),
         ("calibrate",),
         ("eval",),
+        ("compare",),
+        ("slots",),
+        ("edit",),
         ("model", "summary"),
         ("config", "show"),
         ("data", "import"),

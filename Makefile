@@ -2,17 +2,22 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# For the tests of the editor's page; Debian's.
+CHROMIUM := { apt-get update -qq && apt-get install -qq -y chromium chromium-driver; } > /dev/null 2>&1
 
 .PHONY: demo test test-all check clean
 
 demo: $(VENV)/ready-demo
 	$(BIN)/geoco demo --out demo
 
+# A process per core, each with one thread: small tensors gain nothing from more.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
+
 test: $(VENV)/ready-test check
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-all: $(VENV)/ready-test check
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 check: $(VENV)/ready-test
 	$(BIN)/ruff check .
@@ -28,6 +33,7 @@ $(VENV)/ready-demo: pyproject.toml constraints.txt
 $(VENV)/ready-test: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[test]"
+	command -v chromium > /dev/null || $(CHROMIUM) || echo "no Chromium: the tests of the page are skipped"
 	touch $@
 
 clean:

@@ -1,4 +1,4 @@
-"""`geoco slots` and `edit`: take pictures and videos apart, and change them."""
+"""`geoco slots`, `edit` and `serve`: take pictures and videos apart, and change them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from geoco.cli_parts import console
+from geoco.cli_parts import console, extra
 from geoco.errors import GeocoError
 
 ModelName = Annotated[
@@ -101,6 +101,20 @@ def edit(
         text = found.to_json() if record.suffix == ".json" else found.to_python(str(source))
         write_whole(record, text.encode())
     console.print(f"wrote {out}", soft_wrap=True)
+
+
+def serve(
+    model: Annotated[str, typer.Argument(help="As for --model of geoco edit.")] = DEFAULT,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
+    device: Device = "cpu",
+) -> None:
+    """Open the editor for a browser on this machine.
+
+    Example: `geoco serve runs/geoco --port 8000`
+    """
+    with extra("web"):
+        from geoco.web import serve as run
+    run(model, "127.0.0.1", port, device, console)
 
 
 def _encoded(source: Path, model: str, device: str, seed: int) -> Any:

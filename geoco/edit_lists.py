@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from PIL import Image
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from geoco import media
 from geoco.edits import Edit
@@ -61,8 +61,8 @@ class EditList(BaseModel):
     format: Literal[1] = FORMAT
     model: str
     kind: Literal["Scene", "Film"]
-    seed: int
-    frames_per_second: float
+    seed: int = Field(ge=0, lt=2**63)
+    frames_per_second: float = Field(gt=0, le=1000, allow_inf_nan=False)
     frames: tuple[str, ...]  # PNG in base 64, at the model's size
     film: "EditList | None" = None  # of which a scene is the frame with this number
     number: int = 0
@@ -112,7 +112,9 @@ def to_python(edited: Recorded, picture: str) -> str:
     names = {key: f"donor{number}" for number, key in enumerate(edited.donors)}
     for key, name in names.items():
         donor = edited.donors[key]
-        lines.append(f"{name} = editor.encode({name + '.png'!r}, seed={donor.seed})")
+        moving = type(donor).__name__ == "Film"
+        taken = f"encode_video('{name}.mp4'" if moving else f"encode('{name}.png'"
+        lines.append(f"{name} = editor.{taken}, seed={donor.seed})")
         lines += [_line(name, edit, {}) for edit in donor.history]
     lines += [_line("scene", edit, names) for edit in edited.history]
     lines.append(f"scene.save({'edited.mp4' if film else 'edited.png'!r})")

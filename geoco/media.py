@@ -80,7 +80,7 @@ def pictures(source: Any, most: int = MOST_FRAMES) -> Pictures:
     return np.stack(found)
 
 
-def fitted(frames: Pictures, size: int) -> Pictures:
+def fitted(frames: Pictures, size: int) -> UInt8[np.ndarray, "time _height _width 3"]:
     """The largest centred square of each frame, at a model's size."""
     height, width = frames.shape[1:3]
     if (height, width) == (size, size):

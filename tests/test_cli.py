@@ -40,6 +40,7 @@ def test_help_shows_every_command_with_an_example() -> None:
         ("compare",),
         ("slots",),
         ("edit",),
+        ("serve",),
         ("model", "summary"),
         ("config", "show"),
         ("data", "import"),

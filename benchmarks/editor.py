@@ -1,0 +1,162 @@
+"""How immediate an edit is: against decoding everything, and through the server.
+
+    python benchmarks/editor.py                     # the architecture of configs/geoco.yaml
+    python benchmarks/editor.py --weights RUN       # a trained model
+
+Without weights the scales of slots are set to those of objects (0.15, one slot at 0.85): they
+decide how long a convolution takes. The server runs in a process of its own, and an answer holds
+the picture as PNG, the outlines and the slots.
+"""
+
+import argparse
+import multiprocessing
+import os
+import socket
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import torch
+import uvicorn
+
+from geoco import config, media, zoo
+from geoco.data import SolidsDataset
+from geoco.edit import Editor, Scene
+from geoco.model import GeoCo
+from geoco.takes import Take
+from geoco.web import create_app
+from geoco.web.server import listening
+
+TARGET_RATIO, TARGET_ONE, TARGET_EIGHT = 0.3, 120.0, 800.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--config", type=Path, default=Path("configs/geoco.yaml"))
+    parser.add_argument("--weights", type=Path)
+    parser.add_argument("--edits", type=int, default=40)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    editor = make_editor(arguments.config, arguments.weights)
+    size, slots = editor.model.size, editor.model.settings.slots.count
+    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+    print(f"{size} x {size}, {slots} slots, {os.cpu_count()} cores, load {load}", flush=True)
+    print(f"\n{'':<44}{'measured':>12}{'target':>12}")
+
+    one, everything = decoding(editor, arguments.edits)
+    row("one edit of one slot", f"{one:.1f} ms", "")
+    row("decoding all slots", f"{everything:.1f} ms", "")
+    row("ratio", f"{one / everything:.2f}", f"{TARGET_RATIO}")
+
+    listener = listening("127.0.0.1", 0)
+    context = multiprocessing.get_context("spawn")
+    work = (listener, arguments.config, arguments.weights)
+    process = context.Process(target=run_server, args=work, daemon=True)
+    process.start()
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    try:
+        for kind in ("previews", "edits"):
+            for clients, target in ((1, TARGET_ONE), (8, TARGET_EIGHT)):
+                times, failed = ask(address, clients, arguments.edits, kind)
+                name = f"server, {kind}, {clients} client{'s' * (clients > 1)} at once, median"
+                row(name, f"{statistics.median(times):.0f} ms", f"{target:.0f} ms")
+                row("  slowest; failed", f"{max(times):.0f} ms; {failed}", "; 0")
+    finally:
+        process.terminate()
+        process.join()
+
+
+def row(name: str, measured: str, target: str) -> None:
+    print(f"{name:<44}{measured:>12}{target:>12}", flush=True)
+
+
+def make_editor(path: Path, weights: Path | None) -> Editor:
+    if weights is not None:
+        return Editor.load(weights)
+    settings = config.load(path)
+    torch.manual_seed(0)
+    model = GeoCo(settings.model).eval()
+    return Editor(zoo.Loaded("untrained", model, settings, 0, (0.0, 1.0)))
+
+
+def with_scales_of_objects(scene: Scene) -> Scene:
+    count = len(scene.slots)
+    for index in range(count):
+        scene = scene.resize_to(index, 0.85 if index == count - 1 else 0.15)
+    return scene
+
+
+def decoding(editor: Editor, repeats: int) -> tuple[float, float]:
+    """Milliseconds of an edit with its picture, and of drawing the same scene from nothing."""
+    size = editor.model.size
+    clip = SolidsDataset(config.Solids(height=size, width=size), "val")[0]
+    scene = editor.encode(media.picture(clip.video[0]))
+    if editor.name == "untrained":
+        scene = with_scales_of_objects(scene)
+    take = scene.take
+    one, everything = [], []
+    for number in range(repeats):  # by turns, so that other work on the machine hits both
+        one.append(seconds(lambda: scene.move(1, dx=number % 5 - 2).image))  # noqa: B023
+        everything.append(seconds(lambda: Take.of(take.model, take.slots, take.attention).image))
+    return 1000 * statistics.median(one), 1000 * statistics.median(everything)
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+# -- through the server ----------------------------------------------------------------------------
+
+
+def run_server(listener: socket.socket, path: Path, weights: Path | None) -> None:
+    app = create_app(make_editor(path, weights))
+    uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none")).run(sockets=[listener])
+
+
+def ask(address: str, clients: int, edits: int, kind: str) -> tuple[list[float], int]:
+    """Milliseconds of every edit of clients that work at once, and how many edits failed."""
+    times: list[float] = []
+    failed: list[int] = []
+    barrier = threading.Barrier(clients)
+
+    def client() -> None:
+        with httpx.Client(base_url=address, timeout=120) as web:
+            root = f"/api/sessions/{web.post('/api/sessions').json()['id']}"
+            state = web.post(f"{root}/scenes", json={"sample": "scene-1"}).json()
+            for slot in state["frame"]["slots"]:
+                scale = 0.85 if slot["is_background"] else 0.15
+                edit = {"op": "resize_to", "slot": slot["index"], "scale": scale}
+                state = web.post(f"{root}/states/{state['id']}/edits", json=edit).json()
+            moved = next(
+                slot["index"]
+                for slot in state["frame"]["slots"]
+                if slot["index"] != state["background"]
+            )
+            barrier.wait()
+            for number in range(edits):
+                move = {"op": "move", "slot": moved, "dx": number % 7 - 3.0}
+                began = time.perf_counter()
+                answer = web.post(f"{root}/states/{state['id']}/{kind}", json=move)
+                times.append(1000 * (time.perf_counter() - began))
+                if answer.is_error:
+                    failed.append(answer.status_code)
+                elif kind == "edits":
+                    state = answer.json()
+            web.delete(root)
+
+    threads = [threading.Thread(target=client) for _ in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return times, len(failed)
+
+
+if __name__ == "__main__":
+    main()

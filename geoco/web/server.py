@@ -1,0 +1,129 @@
+"""The server: an application around an editor, and a way to run it on this machine only."""
+
+import asyncio
+import mimetypes
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.staticfiles import StaticFiles
+from rich.console import Console
+
+from geoco.edit import Editor
+from geoco.errors import GeocoError
+from geoco.web import samples as generated
+from geoco.web.gate import Gate
+from geoco.web.guard import HEADERS, Guard
+from geoco.web.routes import Service, router
+from geoco.web.samples import Samples
+from geoco.web.sessions import Sessions
+from geoco.web.settings import Settings
+
+STATIC = Path(__file__).parent / "static"
+ABOUT = """\
+Take pictures and short videos apart into slots, and edit them by saying what should move, grow,
+change or go. Begin a session, open a sample or upload a file, and send edits to the state that this
+answers with: each gives a new state, and undo is going back to an old one.
+"""
+
+
+def create_app(
+    editor: Editor, samples: Samples | None = None, settings: Settings | None = None
+) -> FastAPI:
+    """The application; without samples of your own, scenes of the embedded generator."""
+    settings = settings or Settings()
+    size = editor.model.size
+    service = Service(
+        editor,
+        settings,
+        Sessions(settings),
+        Gate(settings.workers, settings.waiting),
+        samples or (lambda: generated.solids(size)),
+    )
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        cleaning = asyncio.create_task(_expire(service))
+        yield
+        cleaning.cancel()
+
+    app = FastAPI(
+        title="GeoCo editor",
+        version="1",
+        description=ABOUT,
+        openapi_url="/api/openapi.json",
+        docs_url=None,  # its page comes from elsewhere, and this server works offline
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    app.state.service = service
+    app.include_router(router)
+    app.add_exception_handler(GeocoError, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(Exception, _failed)
+    mimetypes.add_type("text/javascript", ".js")  # some systems say text/plain
+    app.mount("/", StaticFiles(directory=STATIC, html=True), name="page")
+    app.add_middleware(Guard, settings=settings)
+    return app
+
+
+def serve(model: str, host: str, port: int, device: str, console: Console) -> None:
+    """Run until interrupted."""
+    import uvicorn
+
+    editor = Editor.load(model, device)
+    app = create_app(editor, settings=Settings(hosts=tuple({host, *Settings.hosts})))
+    with listening(host, port) as listener:
+        address = f"http://{host}:{listener.getsockname()[1]}"
+        console.print(f"the editor is at {address} (Ctrl+C ends it)", soft_wrap=True)
+        # Addresses hold the ids of sessions: they are not written to a log.
+        config = uvicorn.Config(app, log_level="warning", access_log=False)
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket for the server. Answers are sent at once: waiting for more costs 40 ms each."""
+    if not 0 <= port < 2**16:
+        raise GeocoError(f"port {port}: expected a number from 0 to 65535")
+    try:
+        listener = socket.create_server((host, port))
+    except OSError as error:
+        number = error.errno or 0  # below zero where a name has no address
+        reason = os.strerror(number) if number > 0 else error.strerror
+        raise GeocoError(
+            f"port {port} of {host} cannot be used: {reason}; name another with --port"
+        ) from None
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
+
+
+async def _expire(service: Service) -> None:
+    """Sessions end when their time is up, also where nobody asks any more."""
+    with suppress(asyncio.CancelledError):
+        while True:
+            await asyncio.sleep(min(60.0, service.settings.idle_seconds))
+            service.sessions.expire()
+
+
+async def _refused(_: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"detail": str(error)}, 422)
+
+
+async def _invalid(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    problem = error.errors()[0]
+    place = ".".join(str(part) for part in problem["loc"] if part != "body")
+    named = problem["type"] == "edit"
+    said = problem["msg"] if named else f"{place or 'the request'}: {problem['msg']}"
+    return JSONResponse({"detail": said}, 422)
+
+
+async def _failed(_: Request, error: Exception) -> JSONResponse:
+    """The reason is in the server's log; strangers need not know it."""
+    detail = "something went wrong on the server: try something else"
+    return JSONResponse({"detail": detail}, 500, HEADERS)

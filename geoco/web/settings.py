@@ -1,0 +1,29 @@
+"""What the server allows: sizes, numbers and times."""
+
+from dataclasses import dataclass
+
+MEBIBYTE = 2**20
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Limits. The defaults suit one person, or a class of them, on one machine."""
+
+    hosts: tuple[str, ...] = ("127.0.0.1", "localhost")  # names that the server answers to
+    # Sessions. What exceeds the memory is dropped and computed again when it is asked for.
+    sessions: int = 16
+    idle_seconds: float = 1800  # until a session expires
+    crowded_seconds: float = 300  # the same, when there are too many
+    session_bytes: int = 512 * MEBIBYTE
+    all_bytes: int = 2048 * MEBIBYTE
+    states: int = 300
+    edits: int = 500  # of one scene
+    # What comes in.
+    upload_bytes: int = 32 * MEBIBYTE
+    request_bytes: int = MEBIBYTE // 4
+    pixels: int = 24_000_000
+    video_frames: int = 300  # that are decoded
+    film_frames: int = 32  # that are kept of them, evenly spaced
+    # Work at once: computed, and waiting to be.
+    workers: int = 2
+    waiting: int = 24

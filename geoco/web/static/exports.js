@@ -1,0 +1,57 @@
+// What can be taken away: links to the server's files for the state that is shown.
+
+const element = (id) => document.getElementById(id);
+const ZOOM = 8;
+
+export class Exports {
+  #server;
+  #history;
+
+  constructor(server, history) {
+    this.#server = server;
+    this.#history = history;
+    element("code-details").addEventListener("toggle", () => this.#code());
+    element("copy").addEventListener("click", async () => {
+      await navigator.clipboard.writeText(element("code").textContent);
+      element("copy").textContent = "Copied";
+      setTimeout(() => (element("copy").textContent = "Copy"), 1500);
+    });
+  }
+
+  draw() {
+    const { state, isVideo, frame } = this.#history;
+    const large = Math.max(1, Math.min(ZOOM, Math.floor(2048 / state.size)));
+    const files = [
+      ["Picture", "picture.png", { frame }],
+      [`Picture × ${large}`, "picture.png", { frame, zoom: large }],
+      ...(isVideo
+        ? [["Video", "video.mp4", { zoom: large }], ["GIF", "animation.gif", { zoom: large }]]
+        : []),
+      isVideo ? ["Original", "original.mp4", {}] : ["Original", "original.png", {}],
+      ["Edit list", "edits.json", {}],
+      ["Python", "edits.py", {}],
+    ];
+    const links = files.map(([title, file, query]) => {
+      const link = document.createElement("a");
+      link.href = this.#server.exportAddress(state.id, file, query);
+      link.download = file;
+      link.textContent = title;
+      const kind = document.createElement("small");
+      kind.textContent = file.split(".").at(-1);
+      link.append(kind);
+      return link;
+    });
+    element("exports").replaceChildren(...links);
+    this.#code();
+  }
+
+  async #code() {
+    if (!element("code-details").open) return;
+    try {
+      const answer = await this.#server.exported(this.#history.state.id, "edits.py");
+      element("code").textContent = await answer.text();
+    } catch (problem) {
+      element("code").textContent = problem.message;
+    }
+  }
+}

@@ -1,0 +1,213 @@
+"""Files from strangers: what they are is read from their first bytes, and sizes before pixels.
+
+Decoders are told which format to expect, so that nothing can pass for a playlist that opens other
+files or addresses. Frames are fitted to the model as they come, so that long videos stay small.
+"""
+
+import base64
+import io
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from fastapi import HTTPException
+from jaxtyping import UInt8
+from PIL import Image, ImageOps
+from pydantic import ValidationError
+
+from geoco import edit_lists, media
+from geoco.edit_lists import EditList
+from geoco.errors import GeocoError
+from geoco.web.settings import Settings
+
+IMAGES = {b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG", b"BM": "BMP"}
+EXPECTED = "expected a picture (PNG, JPEG, WebP, BMP) or a video (MP4, MOV, WebM, MKV, AVI, GIF)"
+BROKEN = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    IndexError,
+    KeyError,
+    TypeError,
+    EOFError,
+    struct.error,
+)
+
+Frame = UInt8[np.ndarray, "height width 3"]
+
+
+@dataclass(frozen=True, eq=False)
+class Upload:
+    """Frames at the model's size, and what was done to get them."""
+
+    frames: UInt8[np.ndarray, "time height width 3"]
+    frames_per_second: float
+    notes: tuple[str, ...]
+
+
+def read(data: bytes, size: int, settings: Settings) -> Upload:
+    """A picture or a video of at most so many pixels and frames."""
+    if not data:
+        raise GeocoError("the file is empty")
+    image, video = _image_format(data), _video_format(data)
+    if image is not None:
+        picture = _picture(data, image, settings)
+        notes = _fitted(picture.shape[1], picture.shape[0], size)
+        return Upload(media.fitted(picture[None], size), 12, notes)
+    if video is not None:
+        return _video(data, video, size, settings)
+    raise HTTPException(415, f"this file is of no kind that can be edited: {EXPECTED}")
+
+
+def edit_list(data: bytes, settings: Settings) -> tuple[str, bool]:
+    """An edit list that is safe to replay, and whether it is a film's."""
+    try:
+        text = data.decode()
+        found = EditList.model_validate_json(text)
+    except UnicodeDecodeError:
+        raise GeocoError("the edit list is not right: it is not text in UTF-8") from None
+    except ValidationError as error:
+        raise GeocoError(edit_lists.sentence(error, "the edit list is not right:")) from None
+    lists = list(_all(found))
+    frames = sum(len(one.frames) for one in lists)
+    edits = sum(len(one.edits) for one in lists)
+    if frames > 2 * settings.film_frames or edits > settings.edits:
+        raise GeocoError(
+            f"the edit list is too long: it has {frames} frames and {edits} edits, at most "
+            f"{2 * settings.film_frames} and {settings.edits} are replayed here"
+        )
+    for one in lists:
+        for frame in one.frames:
+            _picture(_bytes(frame), "PNG", settings)
+    return text, found.kind == "Film"
+
+
+def _all(found: EditList) -> Iterator[EditList]:
+    yield found
+    for other in (*found.donors.values(), *([found.film] if found.film else [])):
+        yield from _all(other)
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise GeocoError("the edit list is not right: a frame is not a PNG in base 64") from None
+
+
+# -- pictures --------------------------------------------------------------------------------------
+
+
+def _image_format(data: bytes) -> str | None:
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "WEBP"
+    return next((name for magic, name in IMAGES.items() if data.startswith(magic)), None)
+
+
+def _picture(data: bytes, kind: str, settings: Settings) -> Frame:
+    try:
+        with Image.open(io.BytesIO(data), formats=[kind]) as image:
+            _check_pixels(*image.size, settings)  # the header's word, before any pixel is decoded
+            if image.mode[0] in "IF":
+                raise GeocoError(f"expected 8 bits per channel, got a picture of mode {image.mode}")
+            upright = ImageOps.exif_transpose(image)
+            if upright.mode == "P":  # a palette may hold transparency
+                upright = upright.convert("RGBA")
+            return np.asarray(upright.convert("RGB"))
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise HTTPException(413, _too_large(settings)) from None
+    except GeocoError:
+        raise
+    except BROKEN:
+        raise GeocoError(f"this {kind} file is damaged or cut off: it cannot be read") from None
+
+
+# -- videos ----------------------------------------------------------------------------------------
+
+
+def _video_format(data: bytes) -> str | None:
+    """FFmpeg's name of the container."""
+    if data[4:8] in (b"ftyp", b"moov", b"mdat", b"wide"):
+        return "mov"
+    if data.startswith(b"\x1aE\xdf\xa3"):
+        return "matroska"
+    if data[:4] == b"RIFF" and data[8:12] == b"AVI ":
+        return "avi"
+    return "gif" if data.startswith((b"GIF87a", b"GIF89a")) else None
+
+
+def _video(data: bytes, kind: str, size: int, settings: Settings) -> Upload:
+    try:
+        import av
+    except ImportError:
+        raise GeocoError("reading videos needs PyAV: pip install 'geoco-savi[video]'") from None
+    try:
+        with av.open(io.BytesIO(data), format=kind) as container:
+            if not container.streams.video:
+                raise GeocoError("there is no video in this file")
+            stream = container.streams.video[0]
+            if stream.codec_context is None:
+                raise GeocoError("this video is of a kind that cannot be decoded")
+            _check_pixels(stream.width, stream.height, settings)
+            _check_frames(stream.frames, settings)
+            rate = float(stream.average_rate or 12)
+            sizes: set[tuple[int, int]] = set()
+            frames = list(_decoded(container, size, settings, sizes))
+    except (av.FFmpegError, *BROKEN) as error:
+        if isinstance(error, GeocoError):
+            raise
+        raise GeocoError("this video is damaged or cut off: it cannot be read") from None
+    if not frames:
+        raise GeocoError("this video has no frames")
+    kept = np.linspace(0, len(frames) - 1, min(len(frames), settings.film_frames)).round()
+    chosen = np.stack([frames[int(number)] for number in kept])
+    notes = _fitted(*next(iter(sizes)), size)
+    if len(kept) < len(frames):
+        notes = (f"{len(kept)} of {len(frames)} frames are used, evenly spaced", *notes)
+    rate = min(60.0, max(1.0, rate * len(kept) / len(frames)))
+    return Upload(chosen, rate, notes)
+
+
+def _decoded(
+    container: Any, size: int, settings: Settings, sizes: set[tuple[int, int]]
+) -> Iterator[Frame]:
+    """Frames fitted one by one. Headers may lie: all are counted and measured again."""
+    for number, frame in enumerate(container.decode(video=0), 1):
+        _check_pixels(frame.width, frame.height, settings)
+        _check_frames(number, settings)
+        pixels = np.rot90(
+            frame.to_ndarray(format="rgb24"), round(getattr(frame, "rotation", 0) / 90)
+        )
+        sizes.add((pixels.shape[1], pixels.shape[0]))
+        if len(sizes) > 1:
+            raise GeocoError("all frames of a video must have one size")
+        yield media.fitted(np.ascontiguousarray(pixels)[None], size)[0]
+
+
+# -- limits ----------------------------------------------------------------------------------------
+
+
+def _check_pixels(width: int, height: int, settings: Settings) -> None:
+    if width * height > settings.pixels:
+        raise HTTPException(413, _too_large(settings, f" of {width} x {height} pixels"))
+
+
+def _too_large(settings: Settings, size: str = "") -> str:
+    return f"a picture{size} is too large: at most {settings.pixels:,} pixels are read"
+
+
+def _check_frames(count: int, settings: Settings) -> None:
+    if count > settings.video_frames:
+        raise HTTPException(
+            413,
+            f"the video is too long: at most {settings.video_frames} frames are read, cut it first",
+        )
+
+
+def _fitted(width: int, height: int, size: int) -> tuple[str, ...]:
+    if (width, height) == (size, size):
+        return ()
+    crop = "" if width == height else "cut to its middle square and "
+    return (f"{width} x {height} pixels, {crop}fitted to {size} x {size}, the model's size",)

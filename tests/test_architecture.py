@@ -202,7 +202,11 @@ ALLOWED = {
         "geoco.web",
     },
     "geoco.demo": {"geoco.config", "geoco.draw", "geoco.solids", "geoco.data"},
-    "geoco.cli": {"geoco"},
+    # The command line may use everything.
+    **{
+        f"geoco.{name}": {"geoco"}
+        for name in ("cli", "cli_data", "cli_editing", "cli_evaluation", "cli_parts")
+    },
 }
 
 

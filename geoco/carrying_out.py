@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from geoco import ideal, supports
+from geoco import ideal
 from geoco.edits import (
     Duplicate,
     Edit,
@@ -77,11 +77,6 @@ def apply(take: Take, edit: Edit, donors: Mapping[str, Take], trained: Range) ->
             return _interpolated(take, _donor(donors, edit.donor), edit.share, frames, trained)
 
 
-def background_of(take: Take) -> int:
-    """The slot that owns most, over all frames."""
-    return int(supports.measurement_background(take.alpha.mean(0)))
-
-
 def empty_slots(take: Take) -> list[int]:
     """Slots that own fewer pixels than an object has, or were removed."""
     largest = take.masks.sum((-2, -1)).amax(0)
@@ -131,7 +126,7 @@ def _duplicated(take: Take, edit: Duplicate, frames: Tensor, trained: Range) -> 
 
 
 def _with_background(take: Take, donor: Take, frames: Tensor) -> Changed:
-    own, other = background_of(take), background_of(donor)
+    own, other = take.background, donor.background
     state, where = donor.slot(other), donor.attention[:, other]
     slot = Slots(
         *(_over_time(part, len(take)) for part in (state.appearance, state.position, state.scale))
@@ -146,7 +141,7 @@ def _removed(take: Take, index: int, frames: Tensor) -> Changed:
     if not changed.present.any(1).all():
         raise GeocoError(f"slot {index} cannot be removed: it is the last one left")
     warnings: tuple[str, ...] = ()
-    if index == background_of(take):
+    if index == take.background:
         warnings = (f"slot {index} is the background: the other slots will fill its place",)
     return Changed(changed, warnings)
 
@@ -226,7 +221,7 @@ def _geometry_warnings(
     masks = take.masks[frames, index]
     if int(masks.sum((-2, -1)).max()) < FEWEST_PIXELS:
         found.append(f"slot {index} is empty: an edit of it may show nothing")
-    elif index == background_of(take):
+    elif index == take.background:
         found.append(f"slot {index} is the background: it is not made to be moved")
     else:
         low, high = trained

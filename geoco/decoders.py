@@ -5,9 +5,9 @@ grid in its own frame and refine it on the image plane; the canonical canvas is 
 and in one size, and warped into place. `extent` decodes on a larger canvas of the same spacing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -37,9 +37,32 @@ class Fields:
     plain_rgb: Float[Tensor, "*slots 3 height width"] | None = None
     features: Float[Tensor, "*slots dim height width"] | None = None
 
+    def each(self, change: Callable[[Tensor], Tensor]) -> "Fields":
+        """Every part that is there, changed alike."""
+
+        def changed(part: Tensor | None) -> Tensor | None:
+            return None if part is None else change(part)
+
+        rgb, plain, features = (changed(p) for p in (self.rgb, self.plain_rgb, self.features))
+        return Fields(change(self.logits), rgb, plain, features)
+
+    @staticmethod
+    def cat(pieces: "Sequence[Fields]") -> "Fields":
+        """Several one after the other, along the first dimension."""
+
+        def together(name: str) -> Tensor | None:
+            parts = [getattr(piece, name) for piece in pieces]
+            return None if parts[0] is None else torch.cat(parts)
+
+        logits = torch.cat([piece.logits for piece in pieces])
+        return Fields(logits, together("rgb"), together("plain_rgb"), together("features"))
+
+    def __getitem__(self, index: Any) -> "Fields":
+        """Some of the slots, by their leading dimensions."""
+        return self.each(lambda part: part[index])
+
     def detached(self) -> "Fields":
-        parts = (self.logits, self.rgb, self.plain_rgb, self.features)
-        return Fields(*(None if part is None else part.detach() for part in parts))  # type: ignore[arg-type]
+        return self.each(Tensor.detach)
 
     def with_logits(self, logits: Float[Tensor, "*slots height width"]) -> "Fields":
         """The same pictures under other alpha logits."""
@@ -79,17 +102,6 @@ class Fields:
             cat(-4, self.rgb, others.rgb),
             cat(-4, self.plain_rgb, others.plain_rgb),
             cat(-4, self.features, others.features),
-        )
-
-    def _unflattened(self, leading: torch.Size) -> "Fields":
-        def split(part: Tensor | None) -> Tensor | None:
-            return None if part is None else part.unflatten(0, leading)
-
-        return Fields(
-            self.logits.unflatten(0, leading),
-            split(self.rgb),
-            split(self.plain_rgb),
-            split(self.features),
         )
 
 
@@ -155,7 +167,7 @@ class Decoder(nn.Module):
             slots.appearance.flatten(0, -2), slots.position.flatten(0, -2), slots.scale.flatten()
         )
         draw = self._canonical if self.kind == "canonical" else self._in_place
-        return draw(flat, extent, alpha_only)._unflattened(leading)
+        return draw(flat, extent, alpha_only).each(lambda part: part.unflatten(0, leading))
 
     def _in_place(self, slots: Slots, extent: int, alpha_only: bool) -> Fields:
         """Draw on the image plane, in each slot's own frame."""

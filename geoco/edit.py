@@ -35,7 +35,6 @@ from geoco.edits import (
     Transplant,
 )
 from geoco.errors import GeocoError
-from geoco.slots import Slots
 from geoco.takes import Take
 
 SEED = 42
@@ -94,10 +93,9 @@ class Editor:
         starts = 2 * torch.rand(1, slots, 2, generator=generator) - 1
         video = media.as_input(frames, self.device)[None]
         bound = self.model.bind(video, starts.to(self.device))
-        state = bound.slots
         return Take.of(
             self.model,
-            Slots(state.appearance[0], state.position[0], state.scale[0]),
+            bound.slots[0],
             bound.attention[0],
         )
 
@@ -254,7 +252,7 @@ class _Edited:
             position=(x, y),
             scale=float(state.scale[time, index]),
             area=int(mask.sum()),
-            is_background=index == carrying_out.background_of(self.take),
+            is_background=index == self.take.background,
             is_present=bool(self.take.present[time, index]),
             box=box,
         )
@@ -303,7 +301,7 @@ class Scene(_Edited):
     def labels(self) -> UInt8[np.ndarray, "height width"]:
         """The number of the slot that owns each pixel, counted from 1; 0 for the background."""
         labels = self.masks.argmax(0).astype(np.uint8) + 1
-        labels[self.masks[carrying_out.background_of(self.take)]] = 0
+        labels[self.masks[self.take.background]] = 0
         return labels
 
     def animate(self, goal: "Scene", frames: int = 24) -> list[UInt8[np.ndarray, "h w 3"]]:

@@ -49,13 +49,18 @@ def editing_region(
     Steps are four-connected: a single pixel becomes a diamond of 13.
     """
     for _ in range(EXPANSION):
-        grown = support.clone()
-        grown[..., 1:, :] |= support[..., :-1, :]
-        grown[..., :-1, :] |= support[..., 1:, :]
-        grown[..., :, 1:] |= support[..., :, :-1]
-        grown[..., :, :-1] |= support[..., :, 1:]
-        support = grown
+        support = grown(support)
     return support
+
+
+def grown(mask: Bool[Tensor, "*masks height width"]) -> Bool[Tensor, "*masks height width"]:
+    """A mask and its four-connected neighbours."""
+    larger = mask.clone()
+    larger[..., 1:, :] |= mask[..., :-1, :]
+    larger[..., :-1, :] |= mask[..., 1:, :]
+    larger[..., :, 1:] |= mask[..., :, :-1]
+    larger[..., :, :-1] |= mask[..., :, 1:]
+    return larger
 
 
 @dataclass(frozen=True)

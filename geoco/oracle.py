@@ -14,6 +14,7 @@ from torch import Tensor
 
 from geoco import ideal, metrics_rgb
 from geoco.ideal import Map
+from geoco.metrics_rgb import grown
 
 REACH = 1 / 32  # of the frame: how far around a hole its filling is taken from, a deviation
 NEAR = 1 / 64  # the same for an object's own colour at its rim
@@ -49,10 +50,10 @@ def extract(
     frames = frames.double()
     mask = labels == number[:, None, None]
     floor = labels == 0
-    clean = ~_grown(labels != 0)
+    clean = ~grown(labels != 0)
     fill = _blurred(frames, clean + FALLBACK * (floor & ~clean).double(), REACH)
-    edge = mask & _grown(floor)
-    ring = _grown(mask) & floor
+    edge = mask & grown(floor)
+    ring = grown(mask) & floor
     own = _blurred(frames, (mask & ~edge) + FALLBACK * edge.double(), NEAR)
     way = own - fill
     length = way.square().sum(1)
@@ -87,16 +88,6 @@ def transplant_region(
     footprint = ideal.warp_image(donor.alpha[:, None], edit)[:, 0] > 0
     supports = recipient.support | ideal.warp(donor.support, edit)
     return metrics_rgb.editing_region(supports | (recipient.alpha > 0) | footprint)
-
-
-def _grown(mask: Tensor) -> Tensor:
-    """A mask and its four-connected neighbours."""
-    grown = mask.clone()
-    grown[..., 1:, :] |= mask[..., :-1, :]
-    grown[..., :-1, :] |= mask[..., 1:, :]
-    grown[..., :, 1:] |= mask[..., :, :-1]
-    grown[..., :, :-1] |= mask[..., :, 1:]
-    return grown
 
 
 def _blurred(

@@ -6,6 +6,7 @@ first two moments of attention.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -24,6 +25,24 @@ class Slots:
     appearance: Float[Tensor, "*batch slot dim"]
     position: Float[Tensor, "*batch slot 2"]
     scale: Float[Tensor, "*batch slot"]
+
+    def __getitem__(self, index: Any) -> "Slots":
+        """Some of the slots, by their leading dimensions."""
+        return Slots(self.appearance[index], self.position[index], self.scale[index])
+
+    def with_slot(self, index: int, slot: "Slots") -> "Slots":
+        """The same slots with one exchanged; `slot` has a single one in its place."""
+
+        def put(axis: int, old: Tensor, new: Tensor) -> Tensor:
+            result = old.clone()
+            result.narrow(axis, index, 1).copy_(new)
+            return result
+
+        return Slots(
+            put(-2, self.appearance, slot.appearance),
+            put(-2, self.position, slot.position),
+            put(-1, self.scale, slot.scale),
+        )
 
     def detached(self) -> "Slots":
         return Slots(self.appearance.detach(), self.position.detach(), self.scale.detach())

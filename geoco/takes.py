@@ -51,7 +51,7 @@ class Take:
             return fields.logits
         refine = self.model.selector.refine
         parts = [
-            refine(_frames(fields, rows), self.attention[rows])
+            refine(fields[rows], self.attention[rows])
             for rows in _chunks(len(self), FRAMES_AT_ONCE)
         ]
         return torch.cat(parts)
@@ -59,6 +59,11 @@ class Take:
     @cached_property
     def alpha(self) -> Float[Tensor, "time slot height width"]:
         return supports.ownership(self.logits)
+
+    @cached_property
+    def background(self) -> int:
+        """The slot that owns most, over all frames."""
+        return int(supports.measurement_background(self.alpha.mean(0)))
 
     @cached_property
     def masks(self) -> Bool[Tensor, "time slot height width"]:
@@ -81,7 +86,7 @@ class Take:
         if attention is not None:
             where = where.clone()
             where[:, index] = attention
-        return Take(self.model, _put(self.slots, index, slot), where, fields, present)
+        return Take(self.model, self.slots.with_slot(index, slot), where, fields, present)
 
     def without(self, index: int, frames: Bool[Tensor, " time"]) -> "Take":
         """The take in which a slot is gone from some frames."""
@@ -91,58 +96,24 @@ class Take:
 
     def slot(self, index: int) -> Slots:
         """One slot's states as [time 1 ...]."""
-        state, own = self.slots, slice(index, index + 1)
-        return Slots(state.appearance[:, own], state.position[:, own], state.scale[:, own])
+        return self.slots[:, index : index + 1]
 
     def frame(self, time: int) -> "Take":
         """A take of one frame."""
         rows = slice(time, time + 1)
-        state = self.slots
         return Take(
             self.model,
-            Slots(state.appearance[rows], state.position[rows], state.scale[rows]),
+            self.slots[rows],
             self.attention[rows],
-            _frames(self.fields, rows),
+            self.fields[rows],
             self.present[rows],
         )
 
 
 def _drawn(model: GeoCo, slots: Slots) -> Fields:
-    pieces = [
-        model.decoder(Slots(slots.appearance[rows], slots.position[rows], slots.scale[rows]))
-        for rows in _chunks(len(slots.scale), FRAMES_AT_ONCE)
-    ]
-    return pieces[0] if len(pieces) == 1 else Fields(*(_cat(parts) for parts in _columns(pieces)))
-
-
-def _columns(pieces: list[Fields]) -> list[list[Tensor | None]]:
-    return [
-        [getattr(piece, name) for piece in pieces]
-        for name in ("logits", "rgb", "plain_rgb", "features")
-    ]
-
-
-def _cat(parts: list[Tensor | None]) -> Tensor:
-    return torch.cat([part for part in parts if part is not None])
-
-
-def _frames(fields: Fields, rows: slice) -> Fields:
-    parts = (fields.logits, fields.rgb, fields.plain_rgb, fields.features)
-    return Fields(*(None if part is None else part[rows] for part in parts))  # type: ignore[arg-type]
+    pieces = [model.decoder(slots[rows]) for rows in _chunks(len(slots.scale), FRAMES_AT_ONCE)]
+    return pieces[0] if len(pieces) == 1 else Fields.cat(pieces)
 
 
 def _chunks(count: int, size: int) -> list[slice]:
     return [slice(first, min(first + size, count)) for first in range(0, count, size)]
-
-
-def _put(slots: Slots, index: int, slot: Slots) -> Slots:
-    def put(old: Tensor, new: Tensor) -> Tensor:
-        result = old.clone()
-        result[:, index] = new[:, 0]
-        return result
-
-    return Slots(
-        put(slots.appearance, slot.appearance),
-        put(slots.position, slot.position),
-        put(slots.scale, slot.scale),
-    )

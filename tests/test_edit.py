@@ -9,7 +9,7 @@ import torch
 from test_evaluation_run import tiny
 
 from geoco import config, supports, zoo
-from geoco.carrying_out import background_of, empty_slots
+from geoco.carrying_out import empty_slots
 from geoco.data import SolidsDataset
 from geoco.decoders import Fields
 from geoco.edit import Editor, Film, Scene
@@ -185,7 +185,7 @@ def test_duplicate(scene: Scene) -> None:
 
 def test_set_background(scene: Scene, other: Scene) -> None:
     edited = scene.set_background(other)
-    own, theirs = background_of(scene.take), background_of(other.take)
+    own, theirs = scene.take.background, other.take.background
     assert torch.equal(edited.take.slots.appearance[0, own], other.take.slots.appearance[0, theirs])
     assert torch.equal(edited.take.slots.position[0, own], other.take.slots.position[0, theirs])
     torch.testing.assert_close(edited.take.image, whole(edited))
@@ -235,7 +235,7 @@ def test_warnings(scene: Scene) -> None:
     big = scene.resize(one, 1.3 / scale)
     assert any("outside the trained range 0.050 to 1.200" in text for text in big.warnings)
     assert f"slot {one} leaves the picture" in scene.move(one, dx=40).warnings
-    background = background_of(scene.take)
+    background = scene.take.background
     assert any("is the background" in text for text in scene.move(background, dx=2).warnings)
     assert any("is the background" in text for text in scene.remove(background).warnings)
     gone = scene.take.with_slot(one, scene.take.slot(one))
@@ -407,7 +407,7 @@ def test_a_scene_says_what_it_is(scene: Scene, film: Film) -> None:
 
 def test_outlines_and_comparison(scene: Scene) -> None:
     labels = scene.labels()
-    assert (labels == 0).sum() == scene.slots[background_of(scene.take)].area
+    assert (labels == 0).sum() == scene.slots[scene.take.background].area
     picture = scene.outlined(zoom=4)
     assert picture.shape == (4 * SIZE, 4 * SIZE, 3)
     assert scene.compare(scene.move(1, dx=2), zoom=2).shape[1] > 2 * 2 * SIZE

@@ -28,7 +28,6 @@ from geoco.evaluation import (
     window_major,
 )
 from geoco.evaluation.matched import matched_scores
-from geoco.evaluation.protocol import field_rows, replaced
 from geoco.evaluation.tracks import GeoCoVideoModel
 from geoco.evaluation.tubes import tube_scores
 from geoco.model import GeoCo
@@ -83,7 +82,7 @@ def test_one_slot_decoded_anew_is_the_whole_scene_decoded_anew() -> None:
             encoded.slots.scale[:, [index]] * 1.5,
         )
         single = model.compose(encoded, fields_.with_slot(index, model.fields(one)))
-        whole = model.decode(encoded, replaced(encoded.slots, index, one))
+        whole = model.decode(encoded, encoded.slots.with_slot(index, one))
         for got, expected in zip(single, whole, strict=True):
             torch.testing.assert_close(got, expected)
     # The selector did something, or the test would say little about it.
@@ -125,7 +124,7 @@ def test_rows_of_fields() -> None:
     model = tiny()
     encoded = population.factual(model, solids(), 4).encoded(torch.arange(3))
     whole = model.fields(encoded.slots)
-    some = field_rows(whole, torch.tensor([2, 0, 2]))
+    some = whole[torch.tensor([2, 0, 2])]
     expected = model.fields(encoded.rows(torch.tensor([2, 0, 2])).slots)
     for part in fields(whole):
         torch.testing.assert_close(getattr(some, part.name), getattr(expected, part.name))

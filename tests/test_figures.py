@@ -1,7 +1,7 @@
 """Figures: the numbers behind them by hand, what galleries choose, files whole and repeatable."""
 
 import math
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from geoco.evaluation import Encoded, commands, editing, figures, galleries, pop
 from geoco.evaluation.commands import FACTORS
 from geoco.evaluation.editing import EditRecords, Records
 from geoco.evaluation.panels import LABEL, SIDE, Outline, Panel, boundary, gallery
-from geoco.evaluation.protocol import Drawn, replaced
+from geoco.evaluation.protocol import Drawn
 from geoco.slots import Slots
 
 CURVES = ("response", "response-all", "errors", "errors-all", "drift")
@@ -176,7 +176,7 @@ def test_edits_come_in_the_order_of_the_commands() -> None:
         state = asked.edited
         one = Slots(state.appearance[[number]], state.position[[number]], state.scale[[number]])
         scene = factual.encoded(row)
-        new = replaced(scene.slots, slot, Slots(*(getattr(one, f.name)[None] for f in fields(one))))
+        new = scene.slots.with_slot(slot, one[None])
         rgb, logits = model.decode(scene, new)
         image = (rgb * logits.softmax(1)[:, :, None]).sum(1)[0]
         expected = (image.permute(1, 2, 0) * 255).round().to(torch.uint8).numpy()

@@ -14,7 +14,7 @@ from geoco.data import ClipBatch
 from geoco.errors import GeocoError
 from geoco.evaluation import Encoded, matched, population, references
 from geoco.evaluation.commands import FACTORS, MOVES
-from geoco.evaluation.protocol import Drawn, replaced
+from geoco.evaluation.protocol import Drawn
 from geoco.ideal import Map
 from geoco.slots import Slots
 from geoco.solids import Move, Replace, Scale
@@ -238,7 +238,7 @@ def compare_record(model, dataset, found, objects, one) -> None:  # type: ignore
         assert one["reference_valid"] == bool(ideal.valid(ideal.warp(objects.mask[donor], edit))[0])
         truth = dataset.counterfactual([index, far_index], [(0, swap)])
         own = None
-    rgb, logits = model.decode(encoded, replaced(state, slot, new))
+    rgb, logits = model.decode(encoded, state.with_slot(slot, new))
     image = supports.composite(rgb, supports.ownership(logits))
     support = supports.hard_ownership(logits)[:, slot]
     exact = truth.frames.double() / 255

@@ -197,3 +197,17 @@ def test_coordinates_are_not_rounded_under_autocast() -> None:
     assert found.slots.scale.dtype == torch.float32
     assert found.attention.dtype == torch.float32
     torch.testing.assert_close(found.attention.sum(-1), torch.ones(2, 6), atol=1e-5, rtol=0)
+
+
+def test_some_slots_and_one_exchanged() -> None:
+    slots = Slots(torch.arange(12.0).view(2, 3, 2), torch.zeros(2, 3, 2), torch.ones(2, 3))
+    assert slots[1].appearance.tolist() == [[6, 7], [8, 9], [10, 11]]
+    assert slots[:, 1:2].appearance.tolist() == [[[2, 3]], [[8, 9]]]
+    other = Slots(torch.full((2, 1, 2), 5.0), torch.full((2, 1, 2), 0.5), torch.full((2, 1), 0.25))
+    changed = slots.with_slot(2, other)
+    assert changed.appearance[:, 2].tolist() == [[5, 5], [5, 5]]
+    assert changed.position[:, :, 0].tolist() == [[0, 0, 0.5]] * 2
+    assert changed.scale.tolist() == [[1, 1, 0.25]] * 2
+    # What was there before is untouched, and so are the others.
+    assert torch.equal(slots.scale, torch.ones(2, 3))
+    assert torch.equal(changed[:, :2].appearance, slots[:, :2].appearance)

@@ -17,7 +17,7 @@ from geoco.errors import GeocoError
 from geoco.evaluation.commands import FACTORS, IDENTITY, MOVES
 from geoco.evaluation.editing import REPLICATES
 from geoco.evaluation.population import Factual, starting_positions
-from geoco.evaluation.protocol import Drawn, Encoded, OneSlotModel, replaced, unplaced
+from geoco.evaluation.protocol import Drawn, Encoded, OneSlotModel, unplaced
 from geoco.evaluation.tracks import (
     Anchor,
     GeoCoVideoModel,
@@ -502,7 +502,7 @@ def one_by_one(model: GeoCoVideoModel, dataset: SolidsDataset) -> list[tuple[flo
 
     def seen(binding: Binding, frame: int, slot: int, state: Slots) -> np.ndarray:
         """Where a slot is seen in a frame in which it has another state; all are drawn anew."""
-        edited = replaced(Slots(*(part[0, [frame]] for part in parts(binding.slots))), slot, state)
+        edited = binding.slots[0, [frame]].with_slot(slot, state)
         scene = Binding(edited, binding.attention[0, [frame]], binding.gate[0, [frame]])
         return (network.draw(scene).fields.logits[0].argmax(0) == slot).numpy()
 

@@ -6,7 +6,7 @@ before anything is decoded, so that no outcome of an edit can choose its populat
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ MOVES = ((6, 0), (-6, 0), (0, 6), (0, -6))  # pixels, (x, y)
 FACTORS = (0.5, 0.75, 1.0, 1.25, 1.5)
 IDENTITY = FACTORS.index(1.0)
 CommandKind = Literal["position", "scale", "transplant"]
+KINDS: tuple[CommandKind, ...] = get_args(CommandKind)
 Objects = tuple[Int64[Tensor, " object"], Int64[Tensor, " object"]]  # rows of windows, and slots
 _CHUNK = 256  # masks that are warped at a time
 
@@ -46,13 +47,13 @@ class Commands:
 
     def rows(self, chunk: Int64[Tensor, " edit"]) -> "Commands":
         """Some of the edits."""
-        slots, edit = self.edited, self.map
+        edit = self.map
         return Commands(
             self.kind,
             self.window[chunk],
             self.slot[chunk],
             self.command[chunk],
-            Slots(slots.appearance[chunk], slots.position[chunk], slots.scale[chunk]),
+            self.edited[chunk],
             self.move[chunk],
             self.factor[chunk],
             self.mask_window[chunk],
@@ -176,8 +177,7 @@ def targets(
 def _repeated(factual: Factual, objects: Objects | None, kind: CommandKind, count: int) -> Commands:
     """Objects `count` times over, as they are."""
     window, slot = (part.repeat_interleave(count) for part in objects or factual.objects)
-    place = (window, slot)
-    edited = Slots(factual.appearance[place], factual.position[place], factual.scale[place])
+    edited = factual.slots[window, slot]
     return Commands(
         kind,
         window,

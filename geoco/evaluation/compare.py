@@ -13,11 +13,11 @@ import numpy as np
 
 from geoco import draw, metrics
 from geoco.errors import GeocoError
+from geoco.evaluation.commands import KINDS
 from geoco.evaluation.editing import EditRecords
 from geoco.evaluation.figures import FOLDER, drift_figure, error_figure, response_figure
 from geoco.evaluation.grids import Grid, number
 from geoco.evaluation.matched import (
-    KINDS,
     REPLICATES,
     SAME_FOR_ALL,
     MatchedRecords,

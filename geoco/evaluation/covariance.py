@@ -23,7 +23,6 @@ from geoco.evaluation.commands import IDENTITY, Commands, moves, resizes
 from geoco.evaluation.extended import (
     EXTENT,
     ExtendedModel,
-    each_part,
     extended,
     extended_in_tiles,
     full_precision,
@@ -32,7 +31,7 @@ from geoco.evaluation.factual import Mean, mean
 from geoco.evaluation.population import Factual, Progress, window_major
 from geoco.evaluation.protocol import Encoded, SlotModel
 from geoco.ideal import Map, warp_image
-from geoco.slots import Binding, Slots
+from geoco.slots import Binding
 
 ROUNDING = 1e-14  # of probabilities in float64, in units of the largest logit
 
@@ -181,13 +180,11 @@ class _Scene:
     def of(cls, model: ExtendedModel, encoded: Encoded, index: int, tile: int) -> "_Scene":
         slots = encoded.slots
         assert encoded.attention is not None
-        flat = Slots(slots.appearance[0], slots.position[0], slots.scale[0])
-        drawn = each_part(lambda part: part[None], extended_in_tiles(model, flat, tile))
+        flat = slots[0]
+        drawn = extended_in_tiles(model, flat, tile)[None]
         final = model.final_logits(drawn, encoded.attention)[0].double()
         own = slice(index, index + 1)
-        native = model.native_logits(
-            Slots(flat.appearance[own], flat.position[own], flat.scale[own])
-        )
+        native = model.native_logits(flat[own])
         others = torch.cat((final[:index], final[index + 1 :]))
         before = torch.stack(
             (
@@ -205,8 +202,8 @@ class _Scene:
     def measured(self, model: ExtendedModel, commands: Commands, tile: int) -> Measured:
         """The interventions of some commands, all of this slot."""
         count, device = len(commands), self.before.device
-        one = each_part(lambda part: part[:, None], extended_in_tiles(model, commands.edited, tile))
-        scenes = each_part(lambda part: part.expand(count, *part.shape[1:]), self.drawn)
+        one = extended_in_tiles(model, commands.edited, tile)[:, None]
+        scenes = self.drawn.each(lambda part: part.expand(count, *part.shape[1:]))
         edited = scenes.with_slot(self.index, one)
         native = model.native_logits(commands.edited).double()
         final = model.final_logits(edited, self.attention.expand(count, -1, -1)).double()

@@ -19,10 +19,7 @@ from geoco.evaluation.protocol import (
     Encoded,
     OneSlotModel,
     SlotModel,
-    field_rows,
-    replaced,
 )
-from geoco.slots import Slots
 
 
 def obeys(model: SlotModel, factual: Factual, kind: CommandKind) -> bool:
@@ -70,8 +67,7 @@ def _drawn(
     scenes = encoded.rows(rows)
     if isinstance(model, CommandModel) and edits.kind != "transplant":
         return model.command(scenes, slot, edits.move.float(), edits.factor.float())
-    state = edits.edited
-    one = Slots(state.appearance[:, None], state.position[:, None], state.scale[:, None])
+    one = edits.edited[:, None]
     if isinstance(model, OneSlotModel) and fields is not None:
-        return model.compose(scenes, field_rows(fields, rows).with_slot(slot, model.fields(one)))
-    return model.decode(scenes, replaced(scenes.slots, slot, one))
+        return model.compose(scenes, fields[rows].with_slot(slot, model.fields(one)))
+    return model.decode(scenes, scenes.slots.with_slot(slot, one))

@@ -4,9 +4,9 @@ The wider canvas has the same spacing, weights and kernel offsets, so that on it
 canvas, the edge plays no part. Ours can do it; a stranger's model can implement `ExtendedModel`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -59,7 +59,7 @@ class ExtendedGeoCo:
         drawn: Fields = self.model.decoder(self._slots(slots), EXTENT, alpha_only)
         first = (geometry.samples(self.model.size, EXTENT) - self.model.size) // 2
         middle = slice(first, first + self.model.size)
-        return each_part(lambda part: part[..., middle, middle], replace(drawn, rgb=None))
+        return replace(drawn, rgb=None)[..., middle, middle]
 
     def final_logits(
         self, drawn: Fields, attention: Float[Tensor, "batch slot token"]
@@ -106,19 +106,6 @@ def extended(model: SlotModel) -> ExtendedModel:
 def extended_in_tiles(model: ExtendedModel, slots: Slots, tile: int) -> Fields:
     """Extended fields of any number of slots, at most `tile` at a time."""
     drawn = [
-        model.extended_fields(
-            Slots(slots.appearance[some], slots.position[some], slots.scale[some])
-        )
-        for some in torch.arange(len(slots.scale)).split(tile)
+        model.extended_fields(slots[some]) for some in torch.arange(len(slots.scale)).split(tile)
     ]
-    return each_part(lambda *parts: torch.cat(parts), *drawn)
-
-
-def each_part(change: Callable[..., Tensor], *drawn: Fields) -> Fields:
-    """Fields of which every part that is there has been changed alike."""
-
-    def changed(name: str) -> Tensor | None:
-        parts = [getattr(some, name) for some in drawn]
-        return None if parts[0] is None else change(*parts)
-
-    return Fields(**{part.name: changed(part.name) for part in fields(Fields)})  # type: ignore[arg-type]
+    return Fields.cat(drawn)

@@ -17,7 +17,7 @@ from torch import Tensor
 from geoco import ideal, metrics, metrics_rgb, supports
 from geoco.evaluation.commands import (
     IDENTITY,
-    CommandKind,
+    KINDS,
     Commands,
     eligibility,
     moves,
@@ -26,6 +26,7 @@ from geoco.evaluation.commands import (
     transplanted,
 )
 from geoco.evaluation.decoding import edited_scenes, obeys
+from geoco.evaluation.editing import PERCENT
 from geoco.evaluation.exact import Generator, truths
 from geoco.evaluation.population import Factual, Progress, Windows
 from geoco.evaluation.protocol import SlotModel
@@ -40,9 +41,7 @@ from geoco.evaluation.references import (
 )
 from geoco.metrics import Interval
 
-KINDS: tuple[CommandKind, ...] = ("position", "scale", "transplant")
 REPLICATES = 5_000
-PERCENT = 100.0
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,10 @@ class Factual:
         return (self.valid.long().cumsum(1) - 1)[self.valid]
 
     @property
+    def slots(self) -> Slots:
+        return Slots(self.appearance, self.position, self.scale)
+
+    @property
     def explicit(self) -> bool:
         """Whether slots have a position and a scale of their own."""
         return bool(self.position.isfinite().all() and self.scale.isfinite().all())
@@ -103,8 +107,7 @@ class Factual:
 
     def encoded(self, rows: Int64[Tensor, " row"]) -> Encoded:
         """The factual encodings of some windows."""
-        slots = Slots(self.appearance, self.position, self.scale)
-        return Encoded(slots, self.attention).rows(rows)
+        return Encoded(self.slots, self.attention).rows(rows)
 
 
 def window_major(sources: Sequence[str]) -> Int64[np.ndarray, " window"]:

@@ -30,9 +30,8 @@ class Encoded:
 
     def rows(self, index: Int64[Tensor, " row"]) -> "Encoded":
         """The frames `index`, repeated where it repeats."""
-        slots = self.slots
         return Encoded(
-            Slots(slots.appearance[index], slots.position[index], slots.scale[index]),
+            self.slots[index],
             None if self.attention is None else self.attention[index],
         )
 
@@ -124,11 +123,7 @@ class GeoCoModel:
         starts: Float[Tensor, "batch slot 2"],
     ) -> Encoded:
         bound = self.model.bind(self._to(frames)[:, None], self._to(starts))
-        slots = bound.slots
-        return Encoded(
-            Slots(slots.appearance[:, 0], slots.position[:, 0], slots.scale[:, 0]),
-            bound.attention[:, 0],
-        )
+        return Encoded(bound.slots[:, 0], bound.attention[:, 0])
 
     def decode(self, encoded: Encoded, slots: Slots) -> Drawn:
         return self.compose(encoded, self.fields(slots))
@@ -152,28 +147,3 @@ class GeoCoModel:
 
     def _slots(self, slots: Slots) -> Slots:
         return Slots(self._to(slots.appearance), self._to(slots.position), self._to(slots.scale))
-
-
-def replaced(slots: Slots, index: int, slot: Slots) -> Slots:
-    """Slots with the one at `index` replaced; `slot` has a single one in its place."""
-
-    def put(old: Tensor, new: Tensor) -> Tensor:
-        result = old.clone()
-        result[:, index] = new[:, 0]
-        return result
-
-    return Slots(
-        put(slots.appearance, slot.appearance),
-        put(slots.position, slot.position),
-        put(slots.scale, slot.scale),
-    )
-
-
-def field_rows(drawn: Fields, index: Int64[Tensor, " row"]) -> Fields:
-    """The frames `index` of fields, repeated where it repeats."""
-    index = index.to(drawn.logits.device)
-
-    def rows(part: Tensor | None) -> Tensor | None:
-        return None if part is None else part[index]
-
-    return Fields(drawn.logits[index], rows(drawn.rgb), rows(drawn.plain_rgb), rows(drawn.features))

@@ -15,7 +15,7 @@ from torch import Tensor
 from geoco import metrics
 from geoco.errors import GeocoError
 from geoco.evaluation.population import Factual, Progress
-from geoco.evaluation.protocol import Encoded, OneSlotModel, SlotModel, field_rows
+from geoco.evaluation.protocol import Encoded, OneSlotModel, SlotModel
 from geoco.metrics import Spread
 from geoco.slots import Slots
 from geoco.supports import hard_ownership
@@ -153,11 +153,11 @@ def _drawn(model: SlotModel, encoded: Encoded) -> Iterator[Tensor]:
         for scale in SCALES:
             yield model.decode(encoded, _placed(slots, scale))[1]
         return
-    background, behind = _once(_one(slots, 1))
-    behind_fields = field_rows(model.fields(background), behind)
+    background, behind = _once(slots[:, 1:])
+    behind_fields = model.fields(background)[behind]
     for scale in SCALES:
-        target, which = _once(_one(_placed(slots, scale), 0))
-        scene = field_rows(model.fields(target), which).joined(behind_fields)
+        target, which = _once(_placed(slots, scale)[:, :1])
+        scene = model.fields(target)[which].joined(behind_fields)
         yield model.compose(encoded, scene)[1]
 
 
@@ -166,11 +166,6 @@ def _placed(slots: Slots, scale: float) -> Slots:
     position, scales = slots.position.clone(), slots.scale.clone()
     position[:, 0], scales[:, 0] = 0.0, scale
     return Slots(slots.appearance, position, scales)
-
-
-def _one(slots: Slots, index: int) -> Slots:
-    own = slice(index, index + 1)
-    return Slots(slots.appearance[:, own], slots.position[:, own], slots.scale[:, own])
 
 
 def _once(slots: Slots) -> tuple[Slots, Int64[Tensor, " row"]]:
@@ -182,7 +177,7 @@ def _once(slots: Slots) -> tuple[Slots, Int64[Tensor, " row"]]:
     first = torch.full((len(found),), len(which)).scatter_reduce(
         0, which, torch.arange(len(which)), "amin"
     )
-    return Slots(slots.appearance[first], slots.position[first], slots.scale[first]), which
+    return slots[first], which
 
 
 def _pair(factual: Factual, pairs: Pairs, chunk: Tensor) -> Encoded:
@@ -192,7 +187,7 @@ def _pair(factual: Factual, pairs: Pairs, chunk: Tensor) -> Encoded:
     place = (window, slot)
     attention = factual.attention
     return Encoded(
-        Slots(factual.appearance[place], factual.position[place], factual.scale[place]),
+        factual.slots[place],
         None if attention is None else attention[place],
     )
 

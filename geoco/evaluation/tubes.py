@@ -17,6 +17,7 @@ from geoco import metrics, supports
 from geoco.errors import GeocoError
 from geoco.evaluation.commands import (
     IDENTITY,
+    KINDS,
     CommandKind,
     Commands,
     Objects,
@@ -31,8 +32,6 @@ from geoco.evaluation.population import Factual, Progress, Windows
 from geoco.evaluation.protocol import SlotModel
 from geoco.evaluation.tracks import Track, fewest_pixels, first_windows, follow, window_length
 from geoco.metrics import Interval
-
-KINDS: tuple[CommandKind, ...] = ("position", "scale", "transplant")
 
 Pair = tuple[int, int]  # recipient and donor video
 

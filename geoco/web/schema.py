@@ -17,7 +17,6 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from geoco import edit_lists, media
-from geoco.carrying_out import background_of
 from geoco.edit import SEED, Editor, Film, Scene, SlotView
 from geoco.edits import Edit
 from geoco.slots import LARGEST_SCALE, SMALLEST_SCALE
@@ -201,7 +200,7 @@ class StateAnswer(_Answer):
             size=made.editor.model.size,
             frames=len(made.take),
             frames_per_second=made.frames_per_second,
-            background=background_of(made.take),
+            background=made.take.background,
             edits=list(made.history),
             warnings=list(made.warnings),
             notes=list(state.notes),

@@ -4,12 +4,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from geoco.edit import Editor, Film, Scene
+    from geoco.zoo import from_pretrained
 
-__all__ = ["Editor", "Film", "Scene"]
+__all__ = ["Editor", "Film", "Scene", "from_pretrained"]
 
 
 def __getattr__(name: str) -> Any:
-    """The editor, once it is asked for: it takes seconds to import, and few commands need it."""
+    """The editor and the models, once asked for: they take seconds to import, and few need them."""
+    if name == "from_pretrained":
+        from geoco import zoo
+
+        return zoo.from_pretrained
     if name in __all__:
         from geoco import edit
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from geoco import cli_data, cli_editing, cli_evaluation
+from geoco import cli_data, cli_editing, cli_evaluation, cli_publishing
 from geoco import config as configuration
 from geoco.cli_parts import ConfigPath, Overrides, console, extra
 from geoco.errors import GeocoError
@@ -30,6 +30,9 @@ app.command("serve")(cli_editing.serve)
 app.command("eval")(cli_evaluation.evaluate)
 app.command("compare")(cli_evaluation.compare)
 app.command("calibrate")(cli_evaluation.calibrate)
+app.command("publish")(cli_publishing.publish)
+app.command("verify")(cli_publishing.verify)
+app.command("push")(cli_publishing.push)
 
 
 def main() -> None:
@@ -47,14 +50,18 @@ def main() -> None:
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("demo"),
+    model: Annotated[
+        str | None,
+        typer.Option(help="As for geoco edit; a shipped one if not given.", show_default=False),
+    ] = None,
 ) -> None:
-    """Generate scenes, draw them with their masks and edit them exactly.
+    """Take scenes of the embedded generator apart, edit them, and measure the edits.
 
     Example: `geoco demo --out demo`
     """
     from geoco import demo as job
 
-    job.run(out, console)
+    job.run(out, console, model)
 
 
 @app.command()

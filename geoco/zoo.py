@@ -8,11 +8,13 @@ import torch
 from geoco import checkpoints
 from geoco.config import Config
 from geoco.errors import GeocoError
+from geoco.files import PARTIAL
 from geoco.model import GeoCo
 
 # Beside the package in a checkout, inside it when installed from a wheel.
 _SHIPPED = (Path(__file__).parent.parent / "weights", Path(__file__).parent / "weights")
-_TRAINED_SCALES = "trained scales"  # in the header of weights: "low high"
+TRAINED_SCALES = "trained scales"  # in the header of weights: "low high"
+REPLACED = ".replaced"  # what a model is called while another takes its place
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,13 @@ def shipped() -> dict[str, Path]:
         file.parent.name: file
         for folder in _SHIPPED
         for file in sorted(folder.glob(f"*/{checkpoints.WEIGHTS}"))
+        if file.parent.suffix not in (PARTIAL, REPLACED)
     }
+
+
+def from_pretrained(name: str | Path, device: str = "cpu") -> GeoCo:
+    """The model alone, ready to be used: what `load` finds under this name."""
+    return load(name, device).model
 
 
 def load(name: str | Path, device: str = "cpu") -> Loaded:
@@ -42,7 +50,7 @@ def load(name: str | Path, device: str = "cpu") -> Loaded:
     weights = checkpoints.read_weights(find(name))
     model = GeoCo(weights.config.model)
     checkpoints.load_into(model, weights.tensors, str(name))
-    limits = weights.extra.get(_TRAINED_SCALES)
+    limits = weights.extra.get(TRAINED_SCALES)
     low, high = (
         (float(part) for part in limits.split())
         if limits
@@ -59,15 +67,21 @@ def find(name: str | Path) -> Path:
     path = Path(name).expanduser()
     if path.exists():
         return path
-    if isinstance(name, str) and name.count("/") == 1 and not name.startswith((".", "/", "~")):
-        return _from_hub(name)
+    if may_be_on_hub(name):
+        return from_hub(str(name))
     raise GeocoError(
         f"{name}: there is no such model: give a run, a file of weights"
         + (f", or one of {', '.join(known)}" if known else "")
     )
 
 
-def _from_hub(name: str) -> Path:
+def may_be_on_hub(name: str | Path) -> bool:
+    """Whether a name has the form of a repository's, user/name."""
+    return isinstance(name, str) and name.count("/") == 1 and not name.startswith((".", "/", "~"))
+
+
+def from_hub(name: str, file: str = checkpoints.WEIGHTS) -> Path:
+    """A file of a repository of the Hub, fetched if it is not here yet."""
     try:
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import HfHubHTTPError, HFValidationError
@@ -77,7 +91,7 @@ def _from_hub(name: str) -> Path:
             "pip install 'geoco-savi[hub]'"
         ) from None
     try:
-        return Path(hf_hub_download(name, checkpoints.WEIGHTS))
+        return Path(hf_hub_download(name, file))
     except (HfHubHTTPError, HFValidationError, OSError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else "no connection"
         raise GeocoError(

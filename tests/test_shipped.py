@@ -1,0 +1,33 @@
+"""Models that ship under weights/ do what they did when they were published."""
+
+import pytest
+import yaml
+
+from geoco import checkpoints, publishing, zoo
+
+NAMES = sorted(zoo.shipped()) or [
+    pytest.param("", marks=pytest.mark.skip(reason="no trained weights ship yet"))
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_first_windows_are_reproduced(name: str) -> None:
+    found = publishing.verify(name)
+    assert float(found.psnr.abs().max()) <= 0.05, found  # dB
+    assert found.masks <= 0.005, found
+    assert found.reproduced, found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_folder_is_complete(name: str) -> None:
+    file = zoo.shipped()[name]
+    low, high = zoo.load(name).trained_scales
+    assert zoo.TRAINED_SCALES in checkpoints.read_weights(file).extra
+    assert 0 < low < high
+    text = file.with_name(publishing.CARD).read_text(encoding="utf-8")
+    front = yaml.safe_load(text.split("---\n")[1])
+    assert front["library_name"] == "geoco"
+    for line in text.splitlines():
+        if "](pictures/" in line:
+            picture = line.partition("](")[2].rstrip(")")
+            assert (file.parent / picture).is_file(), picture

@@ -7,8 +7,9 @@ CHROMIUM := { apt-get update -qq && apt-get install -qq -y chromium chromium-dri
 
 .PHONY: demo test test-all check clean
 
+# One thread: what the demo computes gains nothing from more, and loses much on a busy machine.
 demo: $(VENV)/ready-demo
-	$(BIN)/geoco demo --out demo
+	OMP_NUM_THREADS=1 $(BIN)/geoco demo --out demo
 
 # A process per core, each with one thread: small tensors gain nothing from more.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
@@ -25,9 +26,9 @@ check: $(VENV)/ready-test
 	$(BIN)/mypy
 
 # An environment is made anew when what it must hold changes.
-$(VENV)/ready-demo: pyproject.toml constraints.txt
+$(VENV)/ready-demo: pyproject.toml constraints.txt Makefile
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[video]"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[video,web]"
 	touch $@
 
 $(VENV)/ready-test: pyproject.toml constraints.txt

@@ -126,15 +126,6 @@ def test_curriculum(tmp_path: Path) -> None:
     assert out.stat().st_size > 10_000
 
 
-def test_demo(tmp_path: Path) -> None:
-    result = geoco("demo", "--out", tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert "on the CPU" in result.stdout
-    sizes = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
-    assert set(sizes) == {"scenes.png", "edits.png", "video.gif"}
-    assert min(sizes.values()) > 10_000
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

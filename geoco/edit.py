@@ -35,6 +35,7 @@ from geoco.edits import (
     Transplant,
 )
 from geoco.errors import GeocoError
+from geoco.following import follow
 from geoco.takes import Take
 
 SEED = 42
@@ -62,6 +63,8 @@ class Editor:
         self.name, self.model = loaded.name, loaded.model
         self.trained_scales = loaded.trained_scales
         self.device = next(loaded.model.parameters()).device
+        frames = loaded.config.data.window.length
+        self.knows_videos = frames > 1 or loaded.model.temporal is not None
 
     @classmethod
     def load(cls, name: str | Path, device: str = "cpu") -> "Editor":
@@ -79,7 +82,8 @@ class Editor:
     def encode_video(self, video: Any, seed: int = SEED, frames_per_second: float = 12) -> "Film":
         """Follow slots through a video: a file, a folder of images or frames.
 
-        Each frame starts where the one before ended, or where a temporal model says.
+        Each frame starts where the one before ended, or where a temporal model says; with a model
+        of single frames, at the places of the slots before.
         """
         frames = media.fitted(media.pictures(video), self.model.size)
         return Film(
@@ -91,13 +95,12 @@ class Editor:
         generator = torch.Generator().manual_seed(seed)
         slots = self.model.settings.slots.count
         starts = 2 * torch.rand(1, slots, 2, generator=generator) - 1
-        video = media.as_input(frames, self.device)[None]
-        bound = self.model.bind(video, starts.to(self.device))
-        return Take.of(
-            self.model,
-            bound.slots[0],
-            bound.attention[0],
-        )
+        starts, video = starts.to(self.device), media.as_input(frames, self.device)
+        if not self.knows_videos:
+            found = follow(self.model, video, starts[0])
+            return Take.of(self.model, found.slots, found.attention)
+        bound = self.model.bind(video[None], starts)
+        return Take.of(self.model, bound.slots[0], bound.attention[0])
 
 
 @dataclass(frozen=True, eq=False, repr=False)

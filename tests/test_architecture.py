@@ -11,7 +11,7 @@ PACKAGE = ROOT / "geoco"
 
 # What each part may import of ours; a name stands for the module and all below it.
 ALLOWED = {
-    "geoco": {"geoco.edit"},
+    "geoco": {"geoco.edit", "geoco.zoo"},
     "geoco.errors": set(),
     "geoco.files": {"geoco.errors"},
     "geoco.config_files": {"geoco.errors"},
@@ -163,7 +163,13 @@ ALLOWED = {
         "geoco.validity",
     },
     # editing
-    "geoco.zoo": {"geoco.checkpoints", "geoco.config", "geoco.errors", "geoco.model"},
+    "geoco.zoo": {
+        "geoco.checkpoints",
+        "geoco.config",
+        "geoco.errors",
+        "geoco.files",
+        "geoco.model",
+    },
     "geoco.media": {"geoco.data", "geoco.draw", "geoco.errors", "geoco.files"},
     "geoco.takes": {"geoco.decoders", "geoco.model", "geoco.slots", "geoco.supports"},
     "geoco.edits": {"geoco.slots"},
@@ -176,7 +182,9 @@ ALLOWED = {
         "geoco.takes",
     },
     "geoco.edit_lists": {"geoco.edits", "geoco.errors", "geoco.media"},
+    "geoco.following": {"geoco.slots"},
     "geoco.edit": {
+        "geoco.following",
         "geoco.carrying_out",
         "geoco.draw",
         "geoco.edit_lists",
@@ -201,11 +209,68 @@ ALLOWED = {
         "geoco.slots",
         "geoco.web",
     },
-    "geoco.demo": {"geoco.config", "geoco.draw", "geoco.solids", "geoco.data"},
+    # publishing
+    "geoco.cards": {
+        "geoco.config",
+        "geoco.curriculum",
+        "geoco.errors",
+        "geoco.evaluation",
+        "geoco.model",
+        "geoco.runs",
+    },
+    "geoco.first_windows": {"geoco.data", "geoco.errors", "geoco.evaluation"},
+    "geoco.publishing": {
+        "geoco.cards",
+        "geoco.checkpoints",
+        "geoco.config",
+        "geoco.data",
+        "geoco.errors",
+        "geoco.evaluation",
+        "geoco.files",
+        "geoco.first_windows",
+        "geoco.model",
+        "geoco.zoo",
+    },
+    # demo
+    "geoco.demo_pictures": {
+        "geoco.config",
+        "geoco.data",
+        "geoco.draw",
+        "geoco.edit",
+        "geoco.errors",
+        "geoco.evaluation",
+        "geoco.ideal",
+        "geoco.metrics",
+        "geoco.solids",
+    },
+    "geoco.demo": {
+        "geoco.config",
+        "geoco.data",
+        "geoco.decoders",
+        "geoco.demo_pictures",
+        "geoco.draw",
+        "geoco.edit",
+        "geoco.evaluation",
+        "geoco.files",
+        "geoco.metrics",
+        "geoco.metrics_rgb",
+        "geoco.model",
+        "geoco.slots",
+        "geoco.solids",
+        "geoco.supports",
+        "geoco.zoo",
+    },
     # The command line may use everything.
     **{
         f"geoco.{name}": {"geoco"}
-        for name in ("cli", "cli_data", "cli_editing", "cli_evaluation", "cli_parts")
+        for name in (
+            "cli",
+            "cli_data",
+            "cli_editing",
+            "cli_evaluation",
+            "cli_parts",
+            "cli_publishing",
+        )
     },
 }
 

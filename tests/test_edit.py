@@ -24,7 +24,8 @@ STEP = 2 / (SIZE - 1)
 @pytest.fixture(scope="module")
 def editor() -> Editor:
     model = tiny().model.float()
-    return Editor(zoo.Loaded("tiny", model, config.Config(), 0, (0.05, 1.2)))
+    videos = config.Config(data=config.Solids(window=config.Window(length=6)))
+    return Editor(zoo.Loaded("tiny", model, videos, 0, (0.05, 1.2)))
 
 
 @pytest.fixture(scope="module")

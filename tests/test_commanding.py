@@ -122,7 +122,7 @@ def test_scores_that_need_geometry_are_undefined_without_it() -> None:
     masks = plain.masks.to(torch.uint8).argmax(1).to(torch.uint8)
     dataset = Numbered(sources, masks=masks)
     found = population.factual(model, dataset, 4)
-    scores = factual_scores(model, dataset, found, 4)
+    scores = factual_scores(model, found, 4)
     assert scores.position_error.defined == 0
     assert scores.calibration.linear != scores.calibration.linear
     assert scores.reference_errors is not None

@@ -266,14 +266,14 @@ def test_factual_scores_of_known_masks() -> None:
     shifted = replace(slots, position=slots.position.clone())
     shifted.position[:, 1:, 0] += 3 * STEP  # what is decoded lies three pixels beside the truth
     truth = replace(windows, masks=labels)
-    exact = factual.factual_scores(model, truth, population.factual(model, truth, 4), 4)
+    exact = factual.factual_scores(model, population.factual(model, truth, 4), 4)
     assert exact.segmentation is not None
     for part in fields(exact.segmentation):
         assert getattr(exact.segmentation, part.name).value == 1
     assert exact.position_error.value < STEP / 4
     assert (exact.position_error.defined, exact.objects) == (12, 12)
     moved = Discs(shifted)
-    found = factual.factual_scores(moved, truth, population.factual(moved, truth, 4), 4)
+    found = factual.factual_scores(moved, population.factual(moved, truth, 4), 4)
     errors = found.reference_errors
     assert errors is not None
     assert errors.decoded_to_reference.value == pytest.approx(3 * STEP)

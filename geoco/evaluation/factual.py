@@ -17,7 +17,6 @@ from geoco.evaluation.population import (
     INITIALIZATIONS,
     Factual,
     Progress,
-    Windows,
     reconstruction,
 )
 from geoco.evaluation.protocol import SlotModel
@@ -79,7 +78,6 @@ class FactualScores:
 
 def factual_scores(
     model: SlotModel,
-    dataset: Windows,
     factual: Factual,
     batch: int,
     progress: Progress = lambda done, total: None,
@@ -88,7 +86,7 @@ def factual_scores(
     means = [float(factual.psnr.mean())]
     progress(1, INITIALIZATIONS)
     for initialization in range(1, INITIALIZATIONS):
-        found = reconstruction(model, dataset, factual.window, initialization, batch)
+        found = reconstruction(model, factual, initialization, batch)
         means.append(float(found.mean()))
         progress(initialization + 1, INITIALIZATIONS)
     reference = factual.reference

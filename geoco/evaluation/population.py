@@ -155,18 +155,14 @@ def factual(
 
 @torch.no_grad()
 def reconstruction(
-    model: SlotModel,
-    dataset: Windows,
-    windows: Int64[np.ndarray, " window"],
-    initialization: int,
-    batch: int,
+    model: SlotModel, factual: Factual, initialization: int, batch: int
 ) -> Float64[Tensor, " window"]:
     """PSNR of every window's first frame from another start."""
     found = []
-    for first in range(0, len(windows), batch):
-        some = windows[first : first + batch]
-        frames = _first_frames(model, dataset.batch(some.tolist()))
-        _, _, image = _scene(model, frames, some, initialization)
+    for first in range(0, len(factual), batch):
+        some = slice(first, first + batch)
+        frames = factual.frame[some].float() / 255
+        _, _, image = _scene(model, frames, factual.window[some], initialization)
         found.append(metrics_rgb.psnr(image, frames.to(image.device)).cpu())
     return torch.cat(found)
 

@@ -182,7 +182,7 @@ class _Work:
         report = self._report(table)
         match table:
             case "factual":
-                return as_values(factual_scores(model, dataset, self.factual, batch, report))
+                return as_values(factual_scores(model, self.factual, batch, report))
             case "editing":
                 edits = edit_records(model, self.factual, batch, report)
                 archive.write(self.out, table, edits)

@@ -1,10 +1,11 @@
 """The pace of training: every mode of the schedule, its average, and where the time goes.
 
-    python benchmarks/training.py --weights RUN        # with the scales of a trained model
+    python benchmarks/training.py                      # with the slots of the shipped model
     python benchmarks/training.py --peer               # also with grid_sample convolutions
+    python benchmarks/training.py --weights RUN        # with those of another one
 
-Slots decide the pace: the convolution is faster below dilation one than beyond. Without weights the
-model's scales are set to those of objects (uniform in 0.1 to 0.2, one slot at 0.85).
+Slots decide the pace: the convolution is faster below dilation one than beyond. So weights are
+those of a trained model, whose slots hold objects, the background, or nothing.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from lightning.fabric import Fabric
 from scale_steered_conv import grid_sample_conv2d
 from torch import Tensor
 
-from geoco import checkpoints, config
+from geoco import checkpoints, config, zoo
 from geoco.config import Config
 from geoco.curriculum import Curriculum, Plan
 from geoco.data import open_dataset
@@ -34,7 +35,7 @@ from geoco.stepping import Stepper
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--config", type=Path, default=Path("configs/geoco.yaml"))
-    parser.add_argument("--weights", type=Path)
+    parser.add_argument("--weights", default="geoco-solids", help="a shipped name or a run")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--peer", action="store_true", help="also with grid_sample convolutions")
@@ -74,17 +75,14 @@ def _schedule(
     settings: Config,
     fabric: Fabric,
     feed: ResidentFeed,
-    weights: Path | None,
+    weights: str,
     steps: int,
     making: float,
 ) -> float:
     """Every mode's step time and the schedule's average in milliseconds."""
     torch.manual_seed(0)
     model = GeoCo(settings.model).to(fabric.device)
-    if weights is not None:
-        checkpoints.load_into(model, checkpoints.read_weights(weights).tensors, str(weights))
-    else:
-        _with_scales_of_objects(model)
+    checkpoints.load_into(model, checkpoints.read_weights(zoo.find(weights)).tensors, weights)
     curriculum = Curriculum(settings, model.cold_scale)
     stepper = Stepper(model, settings, fabric)
     changes = [*curriculum.changes(), curriculum.steps]
@@ -108,22 +106,6 @@ def _schedule(
     if name == "ours":
         _parts(model, stepper, feed, settings, curriculum.plan(curriculum.steps - 1))
     return average
-
-
-def _with_scales_of_objects(model: GeoCo) -> None:
-    bind = model.bind
-
-    def bound(*arguments: object, **options: object) -> object:
-        binding = bind(*arguments, **options)  # type: ignore[arg-type]
-        scale = binding.slots.scale
-        share = torch.linspace(0.1, 0.2, scale.shape[-1], device=scale.device)
-        share[-1] = 0.85
-        # In value those of objects, in gradient those of the model.
-        objects = scale / scale.detach() * share
-        slots = Slots(binding.slots.appearance, binding.slots.position, objects)
-        return type(binding)(slots, binding.attention, binding.gate)
-
-    model.bind = bound  # type: ignore[method-assign,assignment]
 
 
 def _stepped(

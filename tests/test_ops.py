@@ -153,7 +153,7 @@ def test_the_slope_at_a_kink_is_toward_larger_dilations(device: str, step: float
     assert abs(right - left) > 0.1  # there is a kink
     for backend in ("reference", "auto"):
         kind = torch.float64 if device == "cpu" else torch.float32
-        dilation = torch.tensor([step], dtype=kind, requires_grad=True)
+        dilation = torch.tensor([step], dtype=kind, device=device, requires_grad=True)
         parts = [part.to(device, kind) for part in (x, weight, head)]
         y = scale_steered_conv2d(parts[0], parts[1], None, dilation, backend=backend)  # type: ignore[arg-type]
         (y * parts[2]).sum().backward()
@@ -267,7 +267,7 @@ def test_equal_inputs_give_equal_bits(device: str) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_an_empty_batch(device: str) -> None:
-    x = torch.zeros(0, 4, 6, 5, requires_grad=True)
+    x = torch.zeros(0, 4, 6, 5, device=device, requires_grad=True)
     layer = ScaleSteeredConv2d(4, 3, 3).to(device)
     y = layer(x, torch.zeros(0, device=device))
     assert y.shape == (0, 3, 6, 5)
@@ -290,7 +290,7 @@ def test_memory_order_does_not_matter(device: str) -> None:
 def test_autocast_keeps_weights_and_dilations_wide(device: str) -> None:
     layer = ScaleSteeredConv2d(4, 3, 3).to(device)
     x = torch.randn(2, 4, 6, 6, device=device)
-    scale = torch.tensor([0.2001, 0.31], requires_grad=True)
+    scale = torch.tensor([0.2001, 0.31], device=device, requires_grad=True)
     with torch.autocast(device, dtype=torch.bfloat16):
         assert layer.dilation(scale).dtype == torch.float32
         y = layer(x, scale)

@@ -1,4 +1,4 @@
-"""`geoco slots`, `edit` and `serve`: take pictures and videos apart, and change them."""
+"""`geoco slots`, `edit`, `replay` and `serve`: take pictures and videos apart, and change them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -100,6 +100,32 @@ def edit(
             raise GeocoError(f"--record {record}: expected a .json or a .py file")
         text = found.to_json() if record.suffix == ".json" else found.to_python(str(source))
         write_whole(record, text.encode())
+    console.print(f"wrote {out}", soft_wrap=True)
+
+
+def replay(
+    source: Annotated[
+        Path, typer.Argument(metavar="EDITS", help="A .json of --record, or of the page.")
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="A .png, .gif, .mp4 or a new folder.")],
+    model: Annotated[
+        str | None, typer.Option(help="Another model than the one it was made with.")
+    ] = None,
+    device: Device = "cpu",
+) -> None:
+    """Do again what an edit list says; frames and donors are in it.
+
+    Example: `geoco replay edits.json -o out.gif`
+    """
+    from geoco import edit_lists
+    from geoco.edit import Editor
+
+    try:
+        text = source.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise GeocoError(f"{source}: cannot read this: give an edit list, a .json file") from None
+    editor = Editor.load(model or edit_lists.model_of(text), device)
+    edit_lists.replay(None, text, editor).save(out)
     console.print(f"wrote {out}", soft_wrap=True)
 
 

@@ -201,7 +201,7 @@ def show_model(loaded: zoo.Loaded, out: Path, console: Console) -> None:
     for warning in clip.warnings:
         console.print(f"  {warning}", highlight=False, soft_wrap=True)
     write_whole(out / "edits.json", clip.film.to_json().encode())
-    _say(console, "its edit list, which the page and Film.replay open", out / "edits.json")
+    _say(console, "its edit list, which the page and geoco replay open", out / "edits.json")
 
     summary = measure(loaded, dataset)
     text = json.dumps(as_values(summary), indent=2, ensure_ascii=False) + "\n"

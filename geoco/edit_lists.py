@@ -89,10 +89,10 @@ def model_of(text: str) -> str:
     return _parsed(text).model
 
 
-def replay(kind: str, text: str, editor: Encoder) -> Any:
-    """The scene or film that an edit list describes; `kind` says which it must be."""
+def replay(kind: str | None, text: str, editor: Encoder) -> Any:
+    """The scene or film that an edit list describes; `kind` says which it must be, if any."""
     found = _parsed(text)
-    if found.kind != kind:
+    if kind is not None and found.kind != kind:
         raise GeocoError(
             f"this is the edit list of a {found.kind.lower()}: replay it with {found.kind}.replay"
         )

@@ -67,6 +67,10 @@ def test_edit_does_what_python_does(weights: Path, pictures: Path) -> None:
     assert np.array_equal(np.asarray(Image.open(out)), expected.image)
     again = Scene.replay(record.read_text(), editor)
     assert np.array_equal(again.image, expected.image)
+    replayed = pictures / "again.png"
+    done = geoco("replay", record, "-o", replayed)
+    assert done.returncode == 0, done.stderr
+    assert np.array_equal(np.asarray(Image.open(replayed)), expected.image)
 
 
 def test_edit_of_a_video(weights: Path, pictures: Path) -> None:
@@ -82,6 +86,20 @@ def test_edit_of_a_video(weights: Path, pictures: Path) -> None:
     for number, image in enumerate(film.images):
         assert np.array_equal(np.asarray(Image.open(out / f"{number:05d}.png")), image)
     assert "scene = scene.move(1, dx=2.0)" in (pictures / "edits.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(None, "cannot read this"), (b"{}", "edit list"), (b"\xff\xfe", "cannot read this")],
+)
+def test_bad_edit_lists(weights: Path, tmp_path: Path, content: bytes | None, said: str) -> None:
+    if content is not None:
+        (tmp_path / "edits.json").write_bytes(content)
+    done = geoco("replay", "edits.json", "-o", "out.png", "--model", weights, cwd=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "out.png").exists()
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,15 @@ BIN := $(VENV)/bin
 # For the tests of the editor's page; Debian's.
 CHROMIUM := { apt-get update -qq && apt-get install -qq -y chromium chromium-driver; } > /dev/null 2>&1
 
-.PHONY: demo test test-all check clean
+.PHONY: demo serve test test-all check clean
 
 # One thread: what the demo computes gains nothing from more, and loses much on a busy machine.
 demo: $(VENV)/ready-demo
 	OMP_NUM_THREADS=1 $(BIN)/geoco demo --out demo
+
+# The editor in a browser, with the model that ships.
+serve: $(VENV)/ready-demo
+	$(BIN)/geoco serve
 
 # A process per core, each with one thread: small tensors gain nothing from more.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal

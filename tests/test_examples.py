@@ -1,0 +1,75 @@
+"""The examples do what they say."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from test_evaluation_run import tiny
+
+from geoco import checkpoints, config
+from geoco.data import SolidsDataset
+
+ROOT = Path(__file__).parent.parent
+SIZE = 16
+
+
+def run(script: str, *arguments: object, cwd: Path) -> str:
+    command = [sys.executable, str(ROOT / "examples" / script), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    model = tiny().model.float()
+    settings = config.Config(model=model.settings)
+    return checkpoints.save(tmp_path / "run", 7, settings, model.state_dict(), {}, {})
+
+
+def test_a_model_on_frames_of_ones_own(weights: Path, tmp_path: Path) -> None:
+    solids = config.Solids(
+        episodes=config.Episodes(train=1, val=3, test=1),
+        frames=8,
+        height=SIZE,
+        width=SIZE,
+        supersample=1,
+        window=config.Window(length=4),
+    )
+    clips = SolidsDataset(solids, "val").batch([0, 1, 2])
+    assert clips.masks is not None
+    frames = clips.video.permute(0, 1, 3, 4, 2).numpy()
+    np.savez(tmp_path / "frames.npz", frames=frames, masks=clips.masks.numpy())
+    said = run(
+        "evaluate_on_your_frames.py", "frames.npz", "--model", weights, "--windows", 6, cwd=tmp_path
+    )
+    assert "wrote evaluation/tables.md" in said
+    factual = json.loads((tmp_path / "evaluation" / "factual.json").read_text())
+    assert factual["population"]["videos"] == 3
+    assert factual["population"]["windows of the dataset"] == 12
+    # The same number by hand, for the windows in question: the first two of every video.
+    model = tiny().model.float()
+    expected = []
+    for window in (0, 1, 4, 5, 8, 9):
+        video = torch.from_numpy(frames[window // 4, window % 4]).permute(2, 0, 1).float() / 255
+        generator = torch.Generator().manual_seed(42 + window // 4)
+        count = model.settings.slots.count
+        start = 2 * torch.rand(4, count, 2, generator=generator)[window % 4] - 1
+        with torch.no_grad():
+            image = model.draw(model.bind(video[None, None], start[None])).image[0, 0]
+        expected.append(-10 * float((image - video).square().mean().log10()))
+    found = factual["values"]["psnr_of_initializations"][0]
+    assert found == pytest.approx(np.mean(expected), abs=1e-3)
+    assert factual["values"]["segmentation"] is not None
+
+
+def test_a_strangers_model(tmp_path: Path) -> None:
+    said = run("evaluate_your_model.py", cwd=tmp_path)
+    editing = json.loads((tmp_path / "runs" / "discs" / "editing.json").read_text())["values"]
+    position = editing["all"]["position"]
+    assert position["f1"]["estimate"] > position["noop"] + 30  # discs obey
+    assert "## Counterfactual editing capability" in said

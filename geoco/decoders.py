@@ -5,9 +5,11 @@ grid in its own frame and refine it on the image plane; the canonical canvas is 
 and in one size, and warped into place. `extent` decodes on a larger canvas of the same spacing.
 """
 
+import itertools
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from geoco import geometry
-from geoco.ops import ScaleSteeredConv2d, enlarge
+from geoco.ops import ScaleSteeredConv2d, enlarge, steered_layers
 from geoco.slots import Slots
 
 DecoderKind = Literal["steered", "conventional", "canonical"]
@@ -210,10 +212,19 @@ class Decoder(nn.Module):
             field = (slots.appearance[:, None, None] + place).permute(0, 3, 1, 2)
         if torch.is_autocast_enabled(device.type):
             field = field.to(torch.get_autocast_dtype(device.type))
-        for size, layer in zip(self.sizes, self.refine, strict=True):
+        layers = zip(self.sizes, self.refine, strict=True)
+        for size, alike in itertools.groupby(layers, key=operator.itemgetter(0)):
             side = geometry.samples(size, extent)
             field = enlarge(field, side, side)
-            field = torch.relu(self._run(layer, field, slots.scale))
+            field = self._refined(field, [layer for _, layer in alike], slots.scale)
+        return field
+
+    def _refined(self, field: Tensor, layers: Sequence[nn.Module], scale: Tensor) -> Tensor:
+        """Layers on one grid, each rectified."""
+        if self.kind == "steered":
+            return steered_layers(field, cast(list[ScaleSteeredConv2d], layers), scale)
+        for layer in layers:
+            field = torch.relu(layer(field))
         return field
 
     def _fused(self, field: Tensor, appearance: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -184,23 +185,23 @@ def test_pickle_holds_no_frames(tmp_path: Path) -> None:
 # -- kills -----------------------------------------------------------------------------------------
 
 VIDEOS = 60
-# Forks writers one after the other and kills each at a random moment after some more bytes.
+# Forks writers one after the other and kills each at a random moment after some more bytes. None is
+# ever done, however slow the machine: with one video left to write, a writer waits for its end.
 KILLER = """
-import os, random, signal, sys, time
+import os, random, select, signal, sys, time
 from pathlib import Path
 sys.path.insert(0, "tests")
-from test_store import continue_store
+from test_store import VIDEOS, continue_store
 path, generator = Path(sys.argv[1]), random.Random(sys.argv[2])
 frames = path.with_name(path.name + ".partial") / "frames.u8"
 size = lambda: frames.stat().st_size if frames.exists() else 0
 for _ in range(12):
     enough = size() + generator.randrange(3000)
+    waiting, say = os.pipe()
     child = os.fork()
     if child == 0:
-        continue_store(path)
-        os._exit(0)
-    patience = time.monotonic() + 10
-    while size() < enough and time.monotonic() < patience:
+        continue_store(path, VIDEOS - 1, lambda: (os.write(say, b"."), signal.pause()))
+    while size() < enough and not select.select([waiting], [], [], 0)[0]:
         pass
     time.sleep(generator.uniform(0, 0.003))
     os.kill(child, signal.SIGKILL)
@@ -208,10 +209,13 @@ for _ in range(12):
 """
 
 
-def continue_store(path: Path, videos: int = VIDEOS) -> None:
+def continue_store(
+    path: Path, videos: int = VIDEOS, before_the_end: Callable[[], object] = lambda: None
+) -> None:
     with open_writer(path) as writer:
         for number in range(len(writer), videos):
             writer.append(make_video(number, 1 + number % 7))
+        before_the_end()
         writer.finish()
 
 

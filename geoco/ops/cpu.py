@@ -22,6 +22,7 @@ def forward(
     weight: Float[Tensor, "out in kernel kernel"],
     bias: Float[Tensor, " out"] | None,
     dilation: Float[Tensor, " batch"],
+    relu: bool = False,
 ) -> Float[Tensor, "batch out height width"]:
     y = x.new_empty(x.shape[0], weight.shape[0], *x.shape[2:])
     weight, bias = weight.to(x.dtype), None if bias is None else bias.to(x.dtype)
@@ -36,7 +37,7 @@ def forward(
             torch.mm(matrix, blender.columns(x[row], step), out=flat)
             if bias is not None:
                 flat += bias[:, None]
-    return y
+    return y.relu_() if relu else y
 
 
 def backward(
@@ -44,8 +45,9 @@ def backward(
     x: Float[Tensor, "batch in height width"],
     weight: Float[Tensor, "out in kernel kernel"],
     dilation: Float[Tensor, " batch"],
+    rectified: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of x, weight, bias and dilation."""
+    """Gradients of x, weight, bias and dilation; of a rectified x, that of what was rectified."""
     kind, weight = weight.dtype, weight.to(x.dtype)
     grad_x = x.new_empty(x.shape)
     grad_weight = torch.zeros_like(weight)
@@ -69,6 +71,8 @@ def backward(
             grad_x[row], grad_dilation[row] = blender.backward(grad_columns)
     size = weight.shape[-1]
     grad_weight += grad_matrix.view(-1, size, size, weight.shape[1]).permute(0, 3, 1, 2)
+    if rectified:
+        grad_x.masked_fill_(x <= 0, 0)
     return grad_x, grad_weight.to(kind), grad.sum((0, 2, 3)).to(kind), grad_dilation
 
 

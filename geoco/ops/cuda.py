@@ -15,9 +15,10 @@ def forward(
     weight: Float[Tensor, "out in kernel kernel"],
     bias: Float[Tensor, " out"] | None,
     dilation: Float[Tensor, " batch"],
+    relu: bool = False,
 ) -> Float[Tensor, "batch out height width"]:
     matrices = weight.permute(2, 3, 1, 0).to(x.dtype).contiguous()
-    return _convolve(x, matrices, bias, dilation.float(), sums=False)[0]
+    return _convolve(x, matrices, bias, dilation.float(), relu=relu)[0]
 
 
 def backward(
@@ -25,12 +26,14 @@ def backward(
     x: Float[Tensor, "batch in height width"],
     weight: Float[Tensor, "out in kernel kernel"],
     dilation: Float[Tensor, " batch"],
+    rectified: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of x, weight, bias and dilation."""
+    """Gradients of x, weight, bias and dilation; of a rectified x, that of what was rectified."""
     step = dilation.float()
     grad = grad.to(x.dtype)
     flipped = weight.flip(2, 3).permute(2, 3, 0, 1).to(x.dtype).contiguous()
-    grad_x, sums = _convolve(grad, flipped, None, step, sums=True)
+    gate = x.contiguous(memory_format=torch.channels_last) if rectified else None
+    grad_x, sums = _convolve(grad, flipped, None, step, gate=gate, sums=True)
     grad_weight, grad_step = _correlate(grad, x, weight, step)
     grad_bias = sums.sum((0, 1))
     return (
@@ -90,9 +93,19 @@ def _block(count: int) -> int:
 
 
 def _convolve(
-    x: Tensor, matrices: Tensor, bias: Tensor | None, step: Tensor, sums: bool
+    x: Tensor,
+    matrices: Tensor,
+    bias: Tensor | None,
+    step: Tensor,
+    *,
+    relu: bool = False,
+    gate: Tensor | None = None,
+    sums: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """x with matrices [kernel, kernel, in, out]; with `sums`, also x summed by tile of pixels."""
+    """x with matrices [kernel, kernel, in, out]; with `sums`, also x summed by tile of pixels.
+
+    The result is rectified, or zero wherever `gate`, channels last, is not positive.
+    """
     batch, channels, height, width = x.shape
     size, outputs = matrices.shape[0], matrices.shape[-1]
     x = x.contiguous(memory_format=torch.channels_last)
@@ -115,6 +128,8 @@ def _convolve(
         "OUT": _block(outputs),
         "EVEN": channels % _block(channels) == 0 and outputs % _block(outputs) == 0,
         "BIAS": bias is not None,
+        "RELU": relu,
+        "GATE": gate is not None,
         "SUMS": sums,
         "PRECISION": _precision(x.dtype),
     }
@@ -123,13 +138,16 @@ def _convolve(
     grid = (tiles, batch, triton.cdiv(outputs, _block(outputs)))
     shape = (height, width, channels, outputs)
     some_bias = step if bias is None else bias
+    some_gate = x if gate is None else gate
     kernels.convolve_folded[grid](
-        x, folded, some_bias, step, y, partial, *shape, **common, num_warps=4, num_stages=3
-    )
+        x, folded, some_bias, some_gate, step, y, partial, *shape, **common,
+        num_warps=4, num_stages=3,
+    )  # fmt: skip
     kernels.convolve_blended[grid](
         x,
         matrices,
         some_bias,
+        some_gate,
         step,
         y,
         partial,

@@ -49,14 +49,32 @@ def _taps(place, channel, out, channels, outputs, EVEN: tl.constexpr):
 
 @triton.jit
 def _finish(
-    total, bias_ptr, y_ptr, sample, pixel, out, inside, pixels, outputs, BIAS: tl.constexpr
+    total,
+    bias_ptr,
+    gate_ptr,
+    y_ptr,
+    sample,
+    pixel,
+    out,
+    inside,
+    pixels,
+    outputs,
+    BIAS: tl.constexpr,
+    RELU: tl.constexpr,
+    GATE: tl.constexpr,
 ):
-    """Add the bias and store a tile."""
+    """Add the bias and store a tile; RELU rectifies it, GATE keeps it where another is positive."""
     known = out < outputs
     if BIAS:
         total += tl.load(bias_ptr + out, mask=known, other=0.0).to(tl.float32)[None, :]
+    if RELU:
+        total = tl.maximum(total, 0.0)
     place = (sample.to(tl.int64) * pixels + pixel)[:, None] * outputs + out[None, :]
-    tl.store(y_ptr + place, total.to(y_ptr.dtype.element_ty), mask=inside[:, None] & known[None, :])
+    there = inside[:, None] & known[None, :]
+    if GATE:
+        gate = tl.load(gate_ptr + place, mask=there, other=0.0).to(tl.float32)
+        total = tl.where(gate > 0, total, 0.0)
+    tl.store(y_ptr + place, total.to(y_ptr.dtype.element_ty), mask=there)
 
 
 @triton.jit
@@ -104,6 +122,7 @@ def convolve_folded(
     x_ptr,
     folded_ptr,
     bias_ptr,
+    gate_ptr,
     step_ptr,
     y_ptr,
     sum_ptr,
@@ -117,6 +136,8 @@ def convolve_folded(
     OUT: tl.constexpr,
     EVEN: tl.constexpr,
     BIAS: tl.constexpr,
+    RELU: tl.constexpr,
+    GATE: tl.constexpr,
     SUMS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
@@ -144,7 +165,21 @@ def convolve_folded(
             place = kernels + tap * channels * outputs
             kernel = _taps(place, channel, out, channels, outputs, EVEN)
             total = tl.dot(value, kernel, total, input_precision=PRECISION)
-        _finish(total, bias_ptr, y_ptr, sample, pixel, out, inside, height * width, outputs, BIAS)
+        _finish(
+            total,
+            bias_ptr,
+            gate_ptr,
+            y_ptr,
+            sample,
+            pixel,
+            out,
+            inside,
+            height * width,
+            outputs,
+            BIAS,
+            RELU,
+            GATE,
+        )
         if SUMS:
             for start in range(0, channels, IN):
                 channel = start + tl.arange(0, IN)
@@ -159,6 +194,7 @@ def convolve_blended(
     x_ptr,
     weight_ptr,
     bias_ptr,
+    gate_ptr,
     step_ptr,
     y_ptr,
     sum_ptr,
@@ -173,6 +209,8 @@ def convolve_blended(
     BLOCKS: tl.constexpr,
     EVEN: tl.constexpr,
     BIAS: tl.constexpr,
+    RELU: tl.constexpr,
+    GATE: tl.constexpr,
     SUMS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
@@ -261,4 +299,18 @@ def convolve_blended(
                     place = weight_ptr + ((i + R) * K + j + R) * channels * outputs
                     kernel = _taps(place, channel, out, channels, outputs, EVEN)
                     total = tl.dot(value.to(kind), kernel, total, input_precision=PRECISION)
-        _finish(total, bias_ptr, y_ptr, sample, pixel, out, inside, height * width, outputs, BIAS)
+        _finish(
+            total,
+            bias_ptr,
+            gate_ptr,
+            y_ptr,
+            sample,
+            pixel,
+            out,
+            inside,
+            height * width,
+            outputs,
+            BIAS,
+            RELU,
+            GATE,
+        )

@@ -27,10 +27,12 @@ def scale_steered_conv2d(
     bias: Float[Tensor, " out"] | None,
     dilation: Float[Tensor, " batch"],
     *,
+    relu: bool = False,
     backend: Backend = "auto",
 ) -> Float[Tensor, "batch out height width"]:
     """Convolve each sample with taps `dilation` pixels apart; differentiable in all four inputs.
 
+    `relu` rectifies the result in the same kernel.
     The result has the type of x (under autocast, the autocast type); weight and bias may have a
     wider one, and the dilation stays as it is. `auto` is `cpu` or `triton`, by the device.
     """
@@ -43,8 +45,9 @@ def scale_steered_conv2d(
         x = x.to(torch.get_autocast_dtype(x.device.type))
     if backend == "reference" or backend_of(x) == "reference":
         with torch.autocast(x.device.type, enabled=False):
-            return reference.steered_conv2d(x, weight, bias, dilation)
-    result: Tensor = torch.ops.geoco.scale_steered_conv2d(x, weight, bias, dilation)
+            plain = reference.steered_conv2d(x, weight, bias, dilation)
+            return torch.relu(plain) if relu else plain
+    result: Tensor = torch.ops.geoco.scale_steered_conv2d(x, weight, bias, dilation, relu)
     return result
 
 
@@ -90,9 +93,12 @@ class ScaleSteeredConv2d(nn.Module):
             return scale / self.reference_scale * gain
 
     def forward(
-        self, x: Float[Tensor, "batch in height width"], scale: Float[Tensor, " batch"]
+        self,
+        x: Float[Tensor, "batch in height width"],
+        scale: Float[Tensor, " batch"],
+        relu: bool = False,
     ) -> Float[Tensor, "batch out height width"]:
-        return scale_steered_conv2d(x, self.weight, self.bias, self.dilation(scale))
+        return scale_steered_conv2d(x, self.weight, self.bias, self.dilation(scale), relu=relu)
 
     def extra_repr(self) -> str:
         outputs, inputs, size, _ = self.weight.shape
@@ -117,36 +123,41 @@ def _check(x: Tensor, weight: Tensor, bias: Tensor | None, dilation: Tensor) -> 
 
 _library = torch.library.Library("geoco", "DEF")
 _library.define(
-    "scale_steered_conv2d(Tensor x, Tensor weight, Tensor? bias, Tensor dilation) -> Tensor"
+    "scale_steered_conv2d(Tensor x, Tensor weight, Tensor? bias, Tensor dilation,"
+    " bool relu=False) -> Tensor"
 )
 _library.define(
-    "scale_steered_conv2d_backward(Tensor grad, Tensor x, Tensor weight, Tensor dilation)"
-    " -> (Tensor, Tensor, Tensor, Tensor)"
+    "scale_steered_conv2d_backward(Tensor grad, Tensor x, Tensor weight, Tensor dilation,"
+    " bool rectified=False) -> (Tensor, Tensor, Tensor, Tensor)"
 )
 
 
 @torch.library.impl(_library, "scale_steered_conv2d", "CPU")
-def _cpu_forward(x: Tensor, weight: Tensor, bias: Tensor | None, dilation: Tensor) -> Tensor:
-    return cpu.forward(x, weight, bias, dilation)
+def _cpu_forward(
+    x: Tensor, weight: Tensor, bias: Tensor | None, dilation: Tensor, relu: bool = False
+) -> Tensor:
+    return cpu.forward(x, weight, bias, dilation, relu)
 
 
 @torch.library.impl(_library, "scale_steered_conv2d_backward", "CPU")
 def _cpu_backward(
-    grad: Tensor, x: Tensor, weight: Tensor, dilation: Tensor
+    grad: Tensor, x: Tensor, weight: Tensor, dilation: Tensor, rectified: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return cpu.backward(grad, x, weight, dilation)
+    return cpu.backward(grad, x, weight, dilation, rectified)
 
 
 @torch.library.impl(_library, "scale_steered_conv2d", "CUDA")
-def _cuda_forward(x: Tensor, weight: Tensor, bias: Tensor | None, dilation: Tensor) -> Tensor:
-    return _triton(x).forward(x, weight, bias, dilation)
+def _cuda_forward(
+    x: Tensor, weight: Tensor, bias: Tensor | None, dilation: Tensor, relu: bool = False
+) -> Tensor:
+    return _triton(x).forward(x, weight, bias, dilation, relu)
 
 
 @torch.library.impl(_library, "scale_steered_conv2d_backward", "CUDA")
 def _cuda_backward(
-    grad: Tensor, x: Tensor, weight: Tensor, dilation: Tensor
+    grad: Tensor, x: Tensor, weight: Tensor, dilation: Tensor, rectified: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return _triton(x).backward(grad, x, weight, dilation)
+    return _triton(x).backward(grad, x, weight, dilation, rectified)
 
 
 def _triton(x: Tensor) -> Any:
@@ -163,14 +174,16 @@ def _triton(x: Tensor) -> Any:
 
 
 @torch.library.register_fake("geoco::scale_steered_conv2d")
-def _fake_forward(x: Tensor, weight: Tensor, bias: Tensor | None, dilation: Tensor) -> Tensor:
+def _fake_forward(
+    x: Tensor, weight: Tensor, bias: Tensor | None, dilation: Tensor, relu: bool = False
+) -> Tensor:
     shape = (x.shape[0], weight.shape[0], *x.shape[2:])
     return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=_memory_format(x))
 
 
 @torch.library.register_fake("geoco::scale_steered_conv2d_backward")
 def _fake_backward(
-    grad: Tensor, x: Tensor, weight: Tensor, dilation: Tensor
+    grad: Tensor, x: Tensor, weight: Tensor, dilation: Tensor, rectified: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     grad_x = torch.empty(x.shape, dtype=x.dtype, device=x.device, memory_format=_memory_format(x))
     bias = weight.new_empty(weight.shape[0])
@@ -182,18 +195,20 @@ def _memory_format(x: Tensor) -> torch.memory_format:
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, weight, bias, dilation = inputs
-    ctx.save_for_backward(x, weight, dilation)
+    x, weight, bias, dilation, relu = inputs
+    ctx.save_for_backward(x, weight, dilation, output if relu else None)
     ctx.bias_dtype = None if bias is None else bias.dtype
 
 
-def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
-    x, weight, dilation = ctx.saved_tensors
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    x, weight, dilation, rectified = ctx.saved_tensors
+    if rectified is not None:
+        grad = torch.ops.aten.threshold_backward(grad, rectified, 0)
     grad_x, grad_weight, grad_bias, grad_dilation = torch.ops.geoco.scale_steered_conv2d_backward(
         grad, x, weight, dilation
     )
     grad_bias = None if ctx.bias_dtype is None else grad_bias.to(ctx.bias_dtype)
-    return grad_x, grad_weight, grad_bias, grad_dilation
+    return grad_x, grad_weight, grad_bias, grad_dilation, None
 
 
 torch.library.register_autograd(

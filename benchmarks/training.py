@@ -58,7 +58,7 @@ def main() -> None:
     ours = _schedule("ours", settings, fabric, feed, arguments.weights, arguments.steps, making)
     if arguments.peer:
         steered.scale_steered_conv2d = _peer  # type: ignore[assignment]
-        decoders.steered_layers = _peer_layers
+        decoders.steered_layers = _peer_layers  # type: ignore[attr-defined]
         theirs = _schedule(
             "grid_sample", settings, fabric, feed, arguments.weights, arguments.steps, making
         )

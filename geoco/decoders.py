@@ -155,11 +155,11 @@ class Decoder(nn.Module):
                 module.reference_scale.fill_(value)
 
     def compile_parts(self) -> None:
-        """Compile the colours; the layers of the alpha path are single kernels already.
+        """Compile the heads; the layers of the alpha path are single kernels already.
 
         Training walks the alpha path back by itself, which a compiled whole could not.
         """
-        for name in ("_fused", "_colors"):
+        for name in ("_logits", "_fused", "_colors"):
             setattr(self, name, torch.compile(getattr(self, name), dynamic=False))
 
     def forward(self, slots: Slots, extent: int = 1, alpha_only: bool = False) -> Fields:
@@ -174,7 +174,7 @@ class Decoder(nn.Module):
     def _in_place(self, slots: Slots, extent: int, alpha_only: bool) -> Fields:
         """Draw on the image plane, in each slot's own frame."""
         field = self._trunk(slots, extent)
-        logits = _wide(self.alpha(field)[:, 0])
+        logits = self._logits(field)
         if alpha_only:
             return Fields(logits)
         features = self._fused(field, slots.appearance)
@@ -226,6 +226,14 @@ class Decoder(nn.Module):
         for layer in layers:
             field = torch.relu(layer(field))
         return field
+
+    def _logits(self, field: Tensor) -> Tensor:
+        """Alpha logits, in float32 at least."""
+        if not torch.compiler.is_compiling():
+            return _wide(self.alpha(field)[:, 0])
+        # A product and a sum become one pass over the field; by themselves they would be two.
+        assert self.alpha.bias is not None
+        return (_wide(field) * self.alpha.weight[0]).sum(1) + self.alpha.bias
 
     def _fused(self, field: Tensor, appearance: Tensor) -> Tensor:
         """The field and a constant style through one pointwise layer, the style not spread out."""

@@ -1,11 +1,10 @@
 """How immediate an edit is: against decoding everything, and through the server.
 
-    python benchmarks/editor.py                     # the architecture of configs/geoco.yaml
-    python benchmarks/editor.py --weights RUN       # a trained model
+    python benchmarks/editor.py                     # the shipped model
+    python benchmarks/editor.py --weights RUN       # another one
 
-Without weights the scales of slots are set to those of objects (0.15, one slot at 0.85): they
-decide how long a convolution takes. The server runs in a process of its own, and an answer holds
-the picture as PNG, the outlines and the slots.
+The server runs in a process of its own, and an answer holds the picture as PNG, the outlines and
+the slots.
 """
 
 import argparse
@@ -16,17 +15,15 @@ import statistics
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import httpx
 import torch
 import uvicorn
 
-from geoco import config, media, zoo
+from geoco import config, media
 from geoco.data import SolidsDataset
-from geoco.edit import Editor, Scene
-from geoco.model import GeoCo
+from geoco.edit import Editor
 from geoco.takes import Take
 from geoco.web import create_app
 from geoco.web.server import listening
@@ -36,12 +33,11 @@ TARGET_RATIO, TARGET_ONE, TARGET_EIGHT = 0.3, 120.0, 800.0
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--config", type=Path, default=Path("configs/geoco.yaml"))
-    parser.add_argument("--weights", type=Path)
+    parser.add_argument("--weights", default="geoco-solids", help="a shipped name or a run")
     parser.add_argument("--edits", type=int, default=40)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    editor = make_editor(arguments.config, arguments.weights)
+    editor = Editor.load(arguments.weights)
     size, slots = editor.model.size, editor.model.settings.slots.count
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     print(f"{size} x {size}, {slots} slots, {os.cpu_count()} cores, load {load}", flush=True)
@@ -54,7 +50,7 @@ def main() -> None:
 
     listener = listening("127.0.0.1", 0)
     context = multiprocessing.get_context("spawn")
-    work = (listener, arguments.config, arguments.weights)
+    work = (listener, arguments.weights)
     process = context.Process(target=run_server, args=work, daemon=True)
     process.start()
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -74,29 +70,11 @@ def row(name: str, measured: str, target: str) -> None:
     print(f"{name:<44}{measured:>12}{target:>12}", flush=True)
 
 
-def make_editor(path: Path, weights: Path | None) -> Editor:
-    if weights is not None:
-        return Editor.load(weights)
-    settings = config.load(path)
-    torch.manual_seed(0)
-    model = GeoCo(settings.model).eval()
-    return Editor(zoo.Loaded("untrained", model, settings, 0, (0.0, 1.0)))
-
-
-def with_scales_of_objects(scene: Scene) -> Scene:
-    count = len(scene.slots)
-    for index in range(count):
-        scene = scene.resize_to(index, 0.85 if index == count - 1 else 0.15)
-    return scene
-
-
 def decoding(editor: Editor, repeats: int) -> tuple[float, float]:
     """Milliseconds of an edit with its picture, and of drawing the same scene from nothing."""
     size = editor.model.size
     clip = SolidsDataset(config.Solids(height=size, width=size), "val")[0]
     scene = editor.encode(media.picture(clip.video[0]))
-    if editor.name == "untrained":
-        scene = with_scales_of_objects(scene)
     take = scene.take
     one, everything = [], []
     for number in range(repeats):  # by turns, so that other work on the machine hits both
@@ -114,8 +92,8 @@ def seconds(work: Callable[[], Any]) -> float:
 # -- through the server ----------------------------------------------------------------------------
 
 
-def run_server(listener: socket.socket, path: Path, weights: Path | None) -> None:
-    app = create_app(make_editor(path, weights))
+def run_server(listener: socket.socket, weights: str) -> None:
+    app = create_app(Editor.load(weights))
     uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none")).run(sockets=[listener])
 
 

@@ -25,16 +25,17 @@ def slots(
     seed: Seed = 42,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="A .png with outlines.")] = None,
 ) -> None:
-    """Print what each slot holds, and draw numbered outlines.
+    """Print what each slot holds, and draw numbered outlines; of a video, in its first frame.
 
     Example: `geoco slots frame.png -o slots.png`
     """
     from geoco import media
-    from geoco.edit import Film, Scene
+    from geoco.edit import Editor
 
-    found = _encoded(source, model, device, seed)
-    scene = found.frame(0) if isinstance(found, Film) else found
-    assert isinstance(scene, Scene)
+    if not source.exists():
+        raise GeocoError(f"{source}: there is no such file or folder")
+    picture = media.pictures(source)[0] if _is_video(source) else source
+    scene = Editor.load(model, device).encode(picture, seed)
     table = Table("slot", "x", "y", "scale", "pixels", "box", "")
     for slot in scene.slots:
         note = "background" if slot.is_background else "empty" if slot.area < 10 else ""
@@ -145,15 +146,18 @@ def serve(
 
 def _encoded(source: Path, model: str, device: str, seed: int) -> Any:
     """A film for videos and folders, a scene for pictures."""
-    from geoco.data.folder import VIDEOS
     from geoco.edit import Editor
 
     if not source.exists():
         raise GeocoError(f"{source}: there is no such file or folder")
     editor = Editor.load(model, device)
-    if source.is_dir() or source.suffix.lower() in VIDEOS:
-        return editor.encode_video(source, seed)
-    return editor.encode(source, seed)
+    return (editor.encode_video if _is_video(source) else editor.encode)(source, seed)
+
+
+def _is_video(source: Path) -> bool:
+    from geoco.data.folder import VIDEOS
+
+    return source.is_dir() or source.suffix.lower() in VIDEOS
 
 
 def _two(text: str) -> tuple[int, float, float]:

@@ -52,6 +52,14 @@ def test_slots(weights: Path, pictures: Path) -> None:
     assert np.array_equal(drawn, scene.outlined(zoom=32))
 
 
+def test_slots_of_a_video_are_those_of_its_first_frame(weights: Path, pictures: Path) -> None:
+    done = geoco("slots", pictures / "film.gif", "--model", weights)
+    assert done.returncode == 0, done.stderr
+    film = Editor.load(weights).encode_video(pictures / "film.gif")
+    drawn = np.asarray(Image.open(pictures / "film-slots.png"))
+    assert np.array_equal(drawn, film.frame(0).outlined(zoom=32))
+
+
 def test_edit_does_what_python_does(weights: Path, pictures: Path) -> None:
     out, record = pictures / "out.png", pictures / "edits.json"
     done = geoco(

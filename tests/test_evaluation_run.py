@@ -142,6 +142,21 @@ def test_the_compute_batch_changes_nothing() -> None:
     assert_same_records(editing.edit_records(model, one, 3), editing.edit_records(model, two, 50))
 
 
+def test_every_initialisation_of_psnr_starts_from_its_own_positions() -> None:
+    model, dataset = tiny(), solids()
+    found = population.factual(model, dataset, 3, 5)
+    frames = dataset.batch(found.window.tolist()).video[:, 0].double() / 255
+    for initialization in (0, 2):
+        starts = [starting_positions(int(w), model.slots, initialization) for w in found.window]
+        with torch.no_grad():
+            bound = model.model.bind(frames[:, None], torch.stack(starts).double())
+            image = model.model.draw(bound).image[:, 0]
+        expected = -10 * (image - frames).square().mean((1, 2, 3)).log10()
+        psnr = population.reconstruction(model, found, initialization, 2)
+        torch.testing.assert_close(psnr, expected, rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(psnr, found.psnr)
+
+
 def test_starting_positions_are_those_of_batches_of_four() -> None:
     model = tiny()
     for window in range(10):

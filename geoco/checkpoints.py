@@ -14,7 +14,6 @@ moment a kill picks, every checkpoint is whole and none that counted is lost.
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,14 +27,21 @@ from torch import Tensor, nn
 from geoco import config as configuration
 from geoco.config import Config
 from geoco.errors import GeocoError
-from geoco.files import PARTIAL, sync_folder, write_through, write_whole
+from geoco.files import (
+    PARTIAL,
+    REPLACED,
+    recover_folder,
+    remove_folder,
+    write_folder,
+    write_through,
+    write_whole,
+)
 
 FORMAT = 1
 WEIGHTS, STATE, BEST = "weights.safetensors", "state.safetensors", "best.json"
 FOLDER = "checkpoints"  # the folder of checkpoints in a run's
 _KEY = "geoco"
 _NAME = re.compile(r"step-(\d+)(\.replaced)?")
-_REPLACED = ".replaced"
 
 Kind = Literal["weights", "state"]
 
@@ -83,23 +89,16 @@ def save(
     Once this returns the checkpoint survives a power cut.
     """
     path = _path(folder, step)
-    partial, replaced = _with_suffix(path, PARTIAL), _with_suffix(path, _REPLACED)
+
+    def write(partial: Path) -> None:
+        checksum = write_weights(partial / WEIGHTS, step, config, weights, extra)
+        common = {"format": FORMAT, "step": step, "extra": dict(extra or {})}
+        _write(partial / STATE, state, {**common, "kind": "state", "weights": checksum})
+
     try:
         sweep(folder)
-        partial.mkdir(parents=True)
-        common = {"format": FORMAT, "step": step, "extra": dict(extra or {})}
-        header = {**common, "kind": "weights", "config": config.to_yaml()}
-        checksum = _write(partial / WEIGHTS, weights, header)
-        _write(partial / STATE, state, {**common, "kind": "state", "weights": checksum})
-        sync_folder(partial)
-        if path.exists():
-            path.rename(replaced)
-        partial.rename(path)
-        sync_folder(folder)
-        if replaced.exists():
-            _remove(replaced)
+        write_folder(path, write)
     except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
         raise GeocoError(
             f"{path}: cannot write this checkpoint: {error.strerror}: once that is solved, the run "
             "can be resumed from the one before"
@@ -107,16 +106,23 @@ def save(
     return path
 
 
+def write_weights(
+    path: Path,
+    step: int,
+    config: Config,
+    weights: Mapping[str, Tensor],
+    extra: Mapping[str, str] | None = None,
+) -> str:
+    """Write weights alone, straight under their name; returns their checksum."""
+    common = {"format": FORMAT, "step": step, "extra": dict(extra or {})}
+    return _write(path, weights, {**common, "kind": "weights", "config": config.to_yaml()})
+
+
 def sweep(folder: Path) -> None:
     """Tidy up after a kill: unfinished folders go, and what they were to replace comes back."""
-    for path in list(folder.glob(f"step-*{PARTIAL}")):
-        shutil.rmtree(path)
-    for path in list(folder.glob(f"step-*{_REPLACED}")):
-        successor = path.with_suffix("")
-        if successor.exists():
-            _remove(path)
-        else:
-            path.rename(successor)
+    for suffix in (PARTIAL, REPLACED):
+        for path in list(folder.glob(f"step-*{suffix}")):
+            recover_folder(path.with_suffix(""))
 
 
 def prune(folder: Path, keep: int) -> None:
@@ -126,7 +132,7 @@ def prune(folder: Path, keep: int) -> None:
     chosen = best(folder)
     for step in list(finished)[: max(len(finished) - keep, 0)]:
         if chosen is None or step != chosen.step:
-            _remove(finished[step])
+            remove_folder(finished[step])
 
 
 def mark_best(folder: Path, step: int, value: float) -> None:
@@ -214,10 +220,6 @@ def _path(folder: Path, step: int) -> Path:
     return folder / f"step-{step:08d}"
 
 
-def _with_suffix(path: Path, suffix: str) -> Path:
-    return path.with_name(path.name + suffix)
-
-
 def _finished(folder: Path) -> dict[int, Path]:
     """Checkpoints by step, in order."""
     found = {}
@@ -227,13 +229,6 @@ def _finished(folder: Path) -> dict[int, Path]:
         if match and (path / WEIGHTS).is_file() and (path / STATE).is_file():
             found[int(match[1])] = path
     return dict(sorted(found.items()))
-
-
-def _remove(path: Path) -> None:
-    """Delete a folder. It loses its name first, so that a kill cannot leave half of it."""
-    partial = _with_suffix(path, PARTIAL)
-    path.rename(partial)
-    shutil.rmtree(partial)
 
 
 def _weights_file(path: Path) -> Path:

@@ -94,7 +94,8 @@ def edit(
         except (ValueError, TypeError):
             raise GeocoError(f"{option} {text}: expected {form}") from None
         for warning in found.warnings:
-            console.print(f"[yellow]{option} {text}: {warning}[/]", highlight=False)
+            said = f"[yellow]{option} {text}: {warning}[/]"
+            console.print(said, highlight=False, soft_wrap=True)
     found.save(out)
     if record is not None:
         if record.suffix not in (".json", ".py"):

@@ -4,11 +4,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import TaskID
 from rich.table import Table
 
 from geoco import config as configuration
-from geoco.cli_parts import SplitName, console, extra, progress_bars, split_of
+from geoco.cli_parts import (
+    SplitName,
+    advance_by_name,
+    console,
+    extra,
+    progress_bars,
+    split_of,
+)
 
 
 def evaluate(
@@ -50,13 +56,6 @@ def evaluate(
     names = None if tables == "all" else tuple(tables.split(","))
     console.print(f"on {device}", highlight=False)
     with progress_bars() as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def report(table: str, done: int, total: int) -> None:
-            if table not in tasks:
-                tasks[table] = bars.add_task(table, total=total)
-            bars.update(tasks[table], completed=done, total=total)
-
         evaluation.evaluate(
             evaluation.GeoCoVideoModel(loaded.model),
             open_dataset(config.data, split_of(split)),
@@ -67,7 +66,7 @@ def evaluate(
             windows,
             extended_windows,
             figures,
-            report,
+            advance_by_name(bars),
         )
     console.print(f"wrote {folder / 'tables.md'}", soft_wrap=True)
 

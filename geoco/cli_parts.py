@@ -1,6 +1,6 @@
 """What the commands share: the console, common arguments, progress bars."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, get_args
@@ -61,6 +61,18 @@ def store_of(config: Config) -> Store:
 
 def advance(bars: Progress, task: TaskID, done: int, total: int) -> None:
     bars.update(task, completed=done, total=total)
+
+
+def advance_by_name(bars: Progress) -> Callable[[str, int, int], None]:
+    """Reports of several things under way, a bar for each from when it is first heard of."""
+    tasks: dict[str, TaskID] = {}
+
+    def report(name: str, done: int, total: int) -> None:
+        if name not in tasks:
+            tasks[name] = bars.add_task(name, total=total)
+        advance(bars, tasks[name], done, total)
+
+    return report
 
 
 def progress_bars() -> Progress:

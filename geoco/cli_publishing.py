@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import TaskID
 
-from geoco.cli_parts import console, progress_bars
+from geoco.cli_parts import advance_by_name, console, progress_bars
 from geoco.errors import GeocoError
 
 
@@ -34,15 +33,8 @@ def publish(
     from geoco import publishing
 
     with progress_bars() as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def report(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(what, total=total)
-            bars.update(tasks[what], completed=done, total=total)
-
         folder = publishing.publish(
-            source, name, out, results, windows, note, places or (), force, report
+            source, name, out, results, windows, note, places or (), force, advance_by_name(bars)
         )
     console.print(f"wrote {folder}", soft_wrap=True)
 

@@ -1,13 +1,16 @@
-"""Files that are whole or not there at all, whenever a process or the power ends."""
+"""Files and folders that are whole or not there at all, whenever a process or the power ends."""
 
 import os
+import shutil
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from geoco.errors import GeocoError
 
 PARTIAL = ".partial"  # what an unfinished file or folder is called after its name
+REPLACED = ".replaced"  # and a folder while another takes its place
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -40,3 +43,49 @@ def sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def write_folder(path: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a folder beside its place, then put it there in place of what there is.
+
+    Whatever moment a kill picks, one of both is whole; `recover_folder` finds out which. What goes
+    wrong with files is raised as it is: callers know what it means.
+    """
+    recover_folder(path)
+    partial, replaced = _beside(path, PARTIAL), _beside(path, REPLACED)
+    try:
+        partial.mkdir(parents=True)
+        write(partial)
+        sync_folder(partial)
+        if path.exists():
+            path.rename(replaced)
+        partial.rename(path)
+        sync_folder(path.parent)
+        if replaced.exists():
+            remove_folder(replaced)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def recover_folder(path: Path) -> None:
+    """Tidy up after a kill: an unfinished folder goes, and what it was to replace comes back."""
+    replaced = _beside(path, REPLACED)
+    for partial in (_beside(path, PARTIAL), _beside(replaced, PARTIAL)):
+        if partial.exists():
+            shutil.rmtree(partial)
+    if replaced.exists():
+        if path.exists():
+            remove_folder(replaced)
+        else:
+            replaced.rename(path)
+
+
+def remove_folder(path: Path) -> None:
+    """Delete a folder. It loses its name first, so that a kill cannot leave half of it."""
+    partial = _beside(path, PARTIAL)
+    path.rename(partial)
+    shutil.rmtree(partial)
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)

@@ -7,7 +7,6 @@ card `README.md`, `config.yaml` and pictures. It is written beside its place and
 """
 
 import re
-import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +27,7 @@ from geoco.evaluation.commands import IDENTITY
 from geoco.evaluation.figures import FOLDER as FIGURES
 from geoco.evaluation.results import read_results
 from geoco.evaluation.run import describe
-from geoco.files import PARTIAL, sync_folder, write_through
+from geoco.files import PARTIAL, REPLACED, recover_folder, write_folder, write_through
 from geoco.first_windows import First
 from geoco.model import GeoCo
 
@@ -85,13 +84,13 @@ def publish(
     are overrides that say where data and encoder are here. As in an evaluation the weights are
     those that training ended with, also where it kept averages of them.
     """
-    if not _NAME.fullmatch(name) or Path(name).suffix in (PARTIAL, zoo.REPLACED):
+    if not _NAME.fullmatch(name) or Path(name).suffix in (PARTIAL, REPLACED):
         raise GeocoError(
             f"{name}: a model's name is made of letters, digits, '.', '_' and '-', and begins with "
             "a letter or a digit, as in geoco-solids"
         )
     target = out / name
-    _sweep(target)
+    recover_folder(target)
     _check_target(target, force)
     weights = checkpoints.read_weights(source)
     config = _placed(weights.config, places)
@@ -126,9 +125,8 @@ def publish(
     extra = weights.extra | {zoo.TRAINED_SCALES: f"{scales[0]:.6g} {scales[1]:.6g}"}
 
     def write(folder: Path) -> None:
-        saved = checkpoints.save(folder / PARTIAL, weights.step, shared, weights.tensors, {}, extra)
-        (saved / checkpoints.WEIGHTS).rename(folder / checkpoints.WEIGHTS)
-        shutil.rmtree(folder / PARTIAL)
+        file = folder / checkpoints.WEIGHTS
+        checkpoints.write_weights(file, weights.step, shared, weights.tensors, extra)
         write_through(folder / FIRST, first_windows.as_bytes(first, factual))
         write_through(folder / CONFIG, shared.to_yaml().encode())
         write_through(folder / CARD, card.text().encode())
@@ -136,7 +134,10 @@ def publish(
             (folder / cards.PICTURES).mkdir(exist_ok=True)
             write_through(folder / cards.PICTURES / f"{title}.png", picture.read_bytes())
 
-    _replace(target, write)
+    try:
+        write_folder(target, write)
+    except OSError as error:
+        raise GeocoError(f"{target}: cannot write this model: {error.strerror}") from None
     return target
 
 
@@ -310,20 +311,6 @@ def _same_masks(folder: Path, factual: Factual) -> bool:
 # -- folders and the Hub ---------------------------------------------------------------------------
 
 
-def _beside(target: Path) -> tuple[Path, Path]:
-    """What a folder is called while it is written, and while another takes its place."""
-    return target.with_name(target.name + PARTIAL), target.with_name(target.name + zoo.REPLACED)
-
-
-def _sweep(target: Path) -> None:
-    """Tidy up after a kill: half a folder goes, and one that was to be replaced comes back."""
-    partial, replaced = _beside(target)
-    shutil.rmtree(partial, ignore_errors=True)
-    if replaced.exists() and not target.exists():
-        replaced.rename(target)
-    shutil.rmtree(replaced, ignore_errors=True)
-
-
 def _check_target(target: Path, force: bool) -> None:
     if not target.exists():
         return
@@ -331,24 +318,6 @@ def _check_target(target: Path, force: bool) -> None:
         raise GeocoError(f"{target}: there is a model here already: use --force to replace it")
     if not (target / checkpoints.WEIGHTS).is_file():
         raise GeocoError(f"{target}: it holds no {checkpoints.WEIGHTS}, so it is not replaced")
-
-
-def _replace(target: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a folder beside its place, and then put it there."""
-    partial, replaced = _beside(target)
-    try:
-        partial.mkdir(parents=True)
-        write(partial)
-        sync_folder(partial)
-        if target.exists():
-            target.rename(replaced)
-        partial.rename(target)
-        sync_folder(target.parent)
-        shutil.rmtree(replaced, ignore_errors=True)
-    except OSError as error:
-        raise GeocoError(f"{target}: cannot write this model: {error.strerror}") from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _reason(error: Exception) -> str:

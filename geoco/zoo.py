@@ -8,13 +8,12 @@ import torch
 from geoco import checkpoints
 from geoco.config import Config
 from geoco.errors import GeocoError
-from geoco.files import PARTIAL
+from geoco.files import PARTIAL, REPLACED
 from geoco.model import GeoCo
 
 # Beside the package in a checkout, inside it when installed from a wheel.
 _SHIPPED = (Path(__file__).parent.parent / "weights", Path(__file__).parent / "weights")
 TRAINED_SCALES = "trained scales"  # in the header of weights: "low high"
-REPLACED = ".replaced"  # what a model is called while another takes its place
 
 
 @dataclass(frozen=True)

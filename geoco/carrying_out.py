@@ -62,9 +62,10 @@ def apply(take: Take, edit: Edit, donors: Mapping[str, Take], trained: Range) ->
         case Transplant():
             donor = _donor(donors, edit.donor)
             given = _slot(donor, edit.donor_slot, "the donor").appearance[:, 0]
-            return _replaced(
+            changed = _replaced(
                 take, edit.slot, frames, trained, appearance=_over_time(given, len(take))
             )
+            return Changed(changed.take, changed.warnings + _donor_warnings(donor, edit.donor_slot))
         case Swap():
             return _swapped(take, edit, frames, trained)
         case Duplicate():
@@ -235,6 +236,15 @@ def _geometry_warnings(
         if not _stays_inside(masks, take.slot(index), slot, frames):
             found.append(f"slot {index} leaves the picture")
     return tuple(found)
+
+
+def _donor_warnings(donor: Take, index: int) -> tuple[str, ...]:
+    """What an appearance may not be able to show."""
+    if index in empty_slots(donor):
+        return (f"the donor's slot {index} is empty: its looks may show nothing",)
+    if index == donor.background:
+        return (f"the donor's slot {index} is the background: its looks may show nothing",)
+    return ()
 
 
 def _stays_inside(masks: Tensor, old: Slots, new: Slots, frames: Tensor) -> bool:

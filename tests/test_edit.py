@@ -16,6 +16,7 @@ from geoco.edit import Editor, Film, Scene
 from geoco.edits import Move
 from geoco.errors import GeocoError
 from geoco.slots import Binding, Slots
+from geoco.takes import Take
 
 SIZE = 16
 STEP = 2 / (SIZE - 1)
@@ -228,6 +229,29 @@ def test_only_the_changed_slot_is_decoded(scene: Scene, monkeypatch: pytest.Monk
 # -- warnings and refusals -------------------------------------------------------------------------
 
 
+def faded(scene: Scene, index: int) -> Scene:
+    """The same, but one slot owns nothing."""
+    take = scene.take
+    logits = take.fields.logits.clone()
+    logits[:, index] = -50
+    fields = take.fields.with_logits(logits)
+    faint = Take(take.model, take.slots, take.attention, fields, take.present)
+    return Scene(scene.editor, scene.frames, 0, faint)
+
+
+def test_warnings_of_what_is_transplanted(scene: Scene, other: Scene) -> None:
+    one, given = objects(scene)[0], objects(other)[0]
+    background = next(slot.index for slot in other.slots if slot.is_background)
+    assert scene.transplant(one, other, given).warnings == ()
+    assert scene.transplant(one, other, background).warnings == (
+        f"the donor's slot {background} is the background: its looks may show nothing",
+    )
+    hidden = faded(other, given)
+    assert scene.transplant(one, hidden, given).warnings == (
+        f"the donor's slot {given} is empty: its looks may show nothing",
+    )
+
+
 def test_warnings(scene: Scene) -> None:
     one = objects(scene)[0]
     slot = scene.slots[one]
@@ -239,14 +263,7 @@ def test_warnings(scene: Scene) -> None:
     background = scene.take.background
     assert any("is the background" in text for text in scene.move(background, dx=2).warnings)
     assert any("is the background" in text for text in scene.remove(background).warnings)
-    gone = scene.take.with_slot(one, scene.take.slot(one))
-    faint = Fields(
-        gone.fields.logits.clone(), gone.fields.rgb, gone.fields.plain_rgb, gone.fields.features
-    )
-    faint.logits[:, one] = -50
-    hidden = Scene(scene.editor, scene.frames, 0, type(gone)(
-        gone.model, gone.slots, gone.attention, faint, gone.present
-    ))  # fmt: skip
+    hidden = faded(scene, one)
     assert hidden.move(one, dx=1).warnings == (
         f"slot {one} is empty: an edit of it may show nothing",
     )

@@ -155,11 +155,12 @@ class Decoder(nn.Module):
                 module.reference_scale.fill_(value)
 
     def compile_parts(self) -> None:
-        """Compile the heads; the layers of the alpha path are single kernels already.
+        """Compile the heads, and plain layers; steered ones are single kernels already.
 
         Training walks the alpha path back by itself, which a compiled whole could not.
         """
-        for name in ("_logits", "_fused", "_colors"):
+        layers = () if self.kind == "steered" else ("_refined",)
+        for name in ("_logits", "_fused", "_colors", *layers):
             setattr(self, name, torch.compile(getattr(self, name), dynamic=False))
 
     def forward(self, slots: Slots, extent: int = 1, alpha_only: bool = False) -> Fields:
@@ -231,9 +232,11 @@ class Decoder(nn.Module):
         """Alpha logits, in float32 at least."""
         if not torch.compiler.is_compiling():
             return _wide(self.alpha(field)[:, 0])
-        # A product and a sum become one pass over the field; by themselves they would be two.
+        # A product and a sum become one pass over the field; by themselves they would be two. With
+        # channels last in the product, too, the gradient comes back in the layout of the field.
         assert self.alpha.bias is not None
-        return (_wide(field) * self.alpha.weight[0]).sum(1) + self.alpha.bias
+        pixels = _wide(field).permute(0, 2, 3, 1)
+        return (pixels * self.alpha.weight[0, :, 0, 0]).sum(-1) + self.alpha.bias
 
     def _fused(self, field: Tensor, appearance: Tensor) -> Tensor:
         """The field and a constant style through one pointwise layer, the style not spread out."""

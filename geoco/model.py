@@ -73,6 +73,8 @@ class GeoCo(nn.Module):
         """Compile what has many small operations, in parts that can be walked back alone."""
         # Otherwise a compiled part frees what it saved on the first of the two ways back.
         torch._functorch.config.donated_buffer = False
+        if isinstance(self.encoder, ConvEncoder):
+            self.encoder.compile(dynamic=False)
         self.attention.compile(dynamic=False)
         self.decoder.compile_parts()
 

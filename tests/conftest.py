@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+import torch
 from jaxtyping import install_import_hook
 
 ROOT = Path(__file__).parent.parent
@@ -14,3 +16,9 @@ MODULES = [
 ]
 
 hook = install_import_hook(MODULES, "annotations.check")
+
+
+@pytest.fixture
+def no_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Float32 means float32."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)

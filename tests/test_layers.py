@@ -6,6 +6,8 @@ from test_ops import DEVICES, make
 
 from geoco.ops import ScaleSteeredConv2d, scale_steered_conv2d, steered_layers
 
+pytestmark = pytest.mark.usefixtures("no_tf32")
+
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", ["plain", "not square", "odd channels"])

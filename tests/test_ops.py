@@ -13,6 +13,8 @@ from torch import Tensor
 from geoco.errors import GeocoError
 from geoco.ops import ScaleSteeredConv2d, backend_of, scale_steered_conv2d
 
+pytestmark = pytest.mark.usefixtures("no_tf32")
+
 ROOT = Path(__file__).parent.parent
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 NAMES = ("x", "weight", "bias", "dilation")
@@ -73,12 +75,6 @@ def exact(inputs: list[Tensor]) -> dict[str, Tensor]:
 def relative(found: Tensor, truth: Tensor) -> float:
     scale = truth.norm().clamp(min=1e-30)
     return float((found.double() - truth).norm() / scale)
-
-
-@pytest.fixture(autouse=True)
-def no_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Float32 means float32 here."""
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
 
 
 # -- the definition --------------------------------------------------------------------------------

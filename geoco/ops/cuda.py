@@ -84,7 +84,13 @@ def _empty(like: Tensor, *shape: int) -> Tensor:
 
 
 def _precision(dtype: torch.dtype) -> str:
-    return "tf32" if dtype != torch.float32 or torch.backends.cudnn.allow_tf32 else "ieee"
+    """Of products on the tensor cores: three of TF32 make one of float32, to its own rounding."""
+    return "tf32" if dtype != torch.float32 or torch.backends.cudnn.allow_tf32 else "tf32x3"
+
+
+def _packs(x: Tensor) -> bool:
+    """Whether the device has instructions for pairs of bf16 numbers; no interpreter has them."""
+    return x.is_cuda and x.dtype == torch.bfloat16 and torch.version.hip is None
 
 
 def _block(count: int) -> int:
@@ -133,8 +139,9 @@ def _convolve(
         "SUMS": sums,
         "PRECISION": _precision(x.dtype),
     }
-    # Half blocks of channels keep the larger kernels' blends in registers.
-    blend = _block(channels) if size <= 3 and half else min(32, _block(channels))
+    # Half blocks of channels keep the larger kernels' blends in registers; in float32, whole ones
+    # make half as much code, which is slow to compile.
+    blend = min(32, _block(channels)) if size > 3 and half else _block(channels)
     grid = (tiles, batch, triton.cdiv(outputs, _block(outputs)))
     shape = (height, width, channels, outputs)
     some_bias = step if bias is None else bias
@@ -154,6 +161,7 @@ def _convolve(
         *shape,
         **{**common, "IN": blend},
         BLOCKS=triton.cdiv(channels, blend),
+        PACKED=_packs(x),
         num_warps=8 if half else 4,
         num_stages=1,
         maxnreg=128 if half else None,

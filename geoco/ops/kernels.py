@@ -190,6 +190,40 @@ def convolve_folded(
 
 
 @triton.jit
+def _fused(a, b, c):
+    """a * b + c of bf16 numbers, two per instruction."""
+    return tl.inline_asm_elementwise(
+        "fma.rn.bf16x2 $0, $1, $2, $3;",
+        "=r,r,r,r",
+        [a, b, c],
+        dtype=tl.bfloat16,
+        is_pure=True,
+        pack=2,
+    )
+
+
+@triton.jit
+def _share(field, weight, PACKED: tl.constexpr):
+    """A weighted field, the first of a blend; PACKED keeps blends in bf16."""
+    if PACKED:
+        nothing = tl.zeros_like(field)
+        result = _fused(field, nothing + weight.to(tl.bfloat16), nothing)
+    else:
+        result = field.to(tl.float32) * weight
+    return result
+
+
+@triton.jit
+def _blend(blend, field, weight, PACKED: tl.constexpr):
+    """A blend with one more weighted field in it."""
+    if PACKED:
+        result = _fused(field, tl.zeros_like(field) + weight.to(tl.bfloat16), blend)
+    else:
+        result = blend + field.to(tl.float32) * weight
+    return result
+
+
+@triton.jit
 def convolve_blended(
     x_ptr,
     weight_ptr,
@@ -212,6 +246,7 @@ def convolve_blended(
     RELU: tl.constexpr,
     GATE: tl.constexpr,
     SUMS: tl.constexpr,
+    PACKED: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     """Samples with dilations from one on: a tile of pixels by a block of outputs."""
@@ -250,7 +285,7 @@ def convolve_blended(
                         if SUMS:
                             _store_sum(value, sum_ptr, sample, channel, channels)
                     else:
-                        value = value.to(tl.float32) * ((1 - fy) * (1 - fx))
+                        value = _share(value, (1 - fy) * (1 - fx), PACKED)
                     if j != 0:
                         more = shifted(
                             base,
@@ -265,7 +300,7 @@ def convolve_blended(
                             channels,
                             EVEN,
                         )
-                        value += more.to(tl.float32) * ((1 - fy) * fx)
+                        value = _blend(value, more, (1 - fy) * fx, PACKED)
                     if i != 0:
                         more = shifted(
                             base,
@@ -280,7 +315,7 @@ def convolve_blended(
                             channels,
                             EVEN,
                         )
-                        value += more.to(tl.float32) * (fy * (1 - fx))
+                        value = _blend(value, more, fy * (1 - fx), PACKED)
                     if i != 0 and j != 0:
                         more = shifted(
                             base,
@@ -295,7 +330,7 @@ def convolve_blended(
                             channels,
                             EVEN,
                         )
-                        value += more.to(tl.float32) * (fy * fx)
+                        value = _blend(value, more, fy * fx, PACKED)
                     place = weight_ptr + ((i + R) * K + j + R) * channels * outputs
                     kernel = _taps(place, channel, out, channels, outputs, EVEN)
                     total = tl.dot(value.to(kind), kernel, total, input_precision=PRECISION)

@@ -31,7 +31,10 @@ def evaluate(
     extended_windows: Annotated[
         int | None, typer.Option(min=1, help="The same for the finite-grid table alone.")
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Scenes at once; changes no result.")] = 64,
+    batch: Annotated[
+        int | None,
+        typer.Option(min=1, help="Scenes at once, 64 or, on a GPU, 256; changes no result."),
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     figures: Annotated[bool, typer.Option(help="Draw pictures of the edits.")] = True,
     out: Annotated[Path | None, typer.Option(help="A folder; RUN/evaluation if not given.")] = None,
@@ -41,7 +44,7 @@ def evaluate(
     Example: `geoco eval runs/geoco --windows 100 --extended-windows 25`
     """
     from geoco import evaluation, zoo
-    from geoco.data import open_dataset
+    from geoco.data import SolidsDataset, open_dataset
 
     if figures:
         with extra("train"):
@@ -54,15 +57,18 @@ def evaluate(
     beside = where if where.is_dir() else where.parent if where.exists() else Path("runs") / run
     folder = out or beside / "evaluation"
     names = None if tables == "all" else tuple(tables.split(","))
+    dataset = open_dataset(config.data, split_of(split))
+    if isinstance(dataset, SolidsDataset):
+        dataset.device = device
     console.print(f"on {device}", highlight=False)
     with progress_bars() as bars:
         evaluation.evaluate(
             evaluation.GeoCoVideoModel(loaded.model),
-            open_dataset(config.data, split_of(split)),
+            dataset,
             folder,
             f"{config.model.decoder.design}, step {loaded.step:,}",
             names,
-            batch,
+            batch or (64 if device == "cpu" else 256),
             windows,
             extended_windows,
             figures,

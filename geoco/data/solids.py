@@ -31,10 +31,19 @@ _BLOCKS_KEPT = 256
 
 
 class SolidsDataset(Dataset[Clip]):
-    """Windows of a split's episodes, episode by episode. The same index gives the same bytes."""
+    """Windows of a split's episodes, episode by episode. The same index gives the same bytes.
 
-    def __init__(self, config: Solids, split: Split, amodal: bool = False) -> None:
-        self.config = config
+    `device` is where batches are drawn, and where they stay.
+    """
+
+    def __init__(
+        self,
+        config: Solids,
+        split: Split,
+        amodal: bool = False,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.config, self.device = config, device
         self.split: Split = split
         self.amodal = amodal
         self.episodes: int = getattr(config.episodes, split)
@@ -88,7 +97,7 @@ class SolidsDataset(Dataset[Clip]):
 
     def batch(self, indices: Sequence[int]) -> ClipBatch:
         """Several windows at once, rendered together."""
-        return ClipBatch.collate(self.clips(indices))
+        return ClipBatch.collate(self.clips(indices, self.device))
 
     def clips(self, indices: Sequence[int], device: torch.device | str = "cpu") -> list[Clip]:
         """Windows, rendered together on a device."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float64
+from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
 from geoco import bounds, pairs, supports, validity
@@ -19,7 +19,7 @@ from geoco.bounds import Inequality
 from geoco.config_training import Quality
 from geoco.decoders import Fields
 from geoco.errors import GeocoError
-from geoco.evaluation.commands import IDENTITY, Commands, moves, resizes
+from geoco.evaluation.commands import IDENTITY, MOVES, Commands, moves, resizes
 from geoco.evaluation.extended import (
     EXTENT,
     ExtendedModel,
@@ -31,7 +31,7 @@ from geoco.evaluation.factual import Mean, mean
 from geoco.evaluation.population import Factual, Progress, window_major
 from geoco.evaluation.protocol import Encoded, SlotModel
 from geoco.ideal import Map, warp_image
-from geoco.slots import Binding
+from geoco.slots import Binding, Slots
 
 ROUNDING = 1e-14  # of probabilities in float64, in units of the largest logit
 
@@ -135,19 +135,25 @@ def measure(
     batch: int,
     progress: Progress = lambda done, total: None,
 ) -> tuple[CovarianceRow, CovarianceRow]:
-    """Translations and scalings of chosen objects, an object at a time."""
+    """Translations and scalings of chosen objects, those of one slot number together."""
     window, slot = chosen.nonzero(as_tuple=True)
     families = (moves(factual, (window, slot)), _changing(resizes(factual, (window, slot))))
     found: tuple[list[Measured], ...] = ([], [])
+    order = []
     tile = max(1, batch * chosen.shape[1] // EXTENT**2)
-    for number, index in enumerate(slot.tolist()):
-        scene = _Scene.of(model, factual.encoded(window[number : number + 1]), index, tile)
-        for commands, measured in zip(families, found, strict=True):
-            each = len(commands) // len(window)
-            for part in torch.arange(number * each, (number + 1) * each).split(batch):
-                measured.append(scene.measured(model, commands.rows(part), tile))
-        progress(number + 1, len(window))
-    return _row(found[0]), _row(found[1])
+    each = len(MOVES)  # edits of an object, in either family
+    for index in range(chosen.shape[1]):
+        objects = (slot == index).nonzero()[:, 0]
+        for some in objects.split(max(1, batch // each)) if len(objects) else ():
+            scenes = _Scenes.of(model, factual.encoded(window[some]), index, tile)
+            rows = (each * some[:, None] + torch.arange(each)).flatten()
+            for commands, measured in zip(families, found, strict=True):
+                measured.append(scenes.measured(model, commands.rows(rows), tile))
+            order.append(rows)
+            progress(sum(map(len, order)) // each, len(window))
+    # As if windows had come in their order, so that sums do not depend on the batch.
+    back = torch.cat(order).argsort().numpy() if order else np.zeros(0, dtype=np.int64)
+    return _row(found[0], back), _row(found[1], back)
 
 
 @dataclass(frozen=True)
@@ -166,49 +172,52 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class _Scene:
-    """A factual window, one slot of which is edited: drawn once for all its edits."""
+class _Scenes:
+    """Factual windows, one slot of which is edited: drawn once for all edits."""
 
     index: int
-    attention: Float[Tensor, "1 slot token"]
+    attention: Float[Tensor, "scene slot token"]
     drawn: Fields  # of all slots, on the extended canvas
     # What the map transports, in float64: raw logits (native, extended), the final logit, the
     # competitors' logsumexp, alpha, validity, and ones.
-    before: Float64[Tensor, "7 height width"]
+    before: Float64[Tensor, "scene 7 height width"]
 
     @classmethod
-    def of(cls, model: ExtendedModel, encoded: Encoded, index: int, tile: int) -> "_Scene":
-        slots = encoded.slots
+    def of(cls, model: ExtendedModel, encoded: Encoded, index: int, tile: int) -> "_Scenes":
+        slots, own = encoded.slots, encoded.slots[:, index]
         assert encoded.attention is not None
-        flat = slots[0]
-        drawn = extended_in_tiles(model, flat, tile)[None]
-        final = model.final_logits(drawn, encoded.attention)[0].double()
-        own = slice(index, index + 1)
-        native = model.native_logits(flat[own])
-        others = torch.cat((final[:index], final[index + 1 :]))
+        every = Slots(
+            slots.appearance.flatten(0, 1), slots.position.flatten(0, 1), slots.scale.flatten()
+        )
+        count = slots.scale.shape
+        drawn = extended_in_tiles(model, every, tile).each(lambda part: part.unflatten(0, count))
+        final = model.final_logits(drawn, encoded.attention).double()
+        others = torch.cat((final[:, :index], final[:, index + 1 :]), 1)
         before = torch.stack(
             (
-                native[0].double(),
-                drawn.logits[0, index].double(),
-                final[index],
-                others.logsumexp(0),
-                supports.ownership(final)[index],
-                validity.plane(model.validity(flat.scale[own])[0]),
-                torch.ones_like(final[0]),
-            )
+                model.native_logits(own).double(),
+                drawn.logits[:, index].double(),
+                final[:, index],
+                others.logsumexp(1),
+                supports.ownership(final)[:, index],
+                validity.plane(model.validity(own.scale)),
+                torch.ones_like(final[:, 0]),
+            ),
+            1,
         )
         return cls(index, encoded.attention, drawn, before)
 
     def measured(self, model: ExtendedModel, commands: Commands, tile: int) -> Measured:
-        """The interventions of some commands, all of this slot."""
-        count, device = len(commands), self.before.device
+        """The interventions of some commands, as many of each scene, scene by scene."""
+        each, device = len(commands) // len(self.before), self.before.device
         one = extended_in_tiles(model, commands.edited, tile)[:, None]
-        scenes = self.drawn.each(lambda part: part.expand(count, *part.shape[1:]))
+        scenes = self.drawn.each(lambda part: part.repeat_interleave(each, 0))
         edited = scenes.with_slot(self.index, one)
         native = model.native_logits(commands.edited).double()
-        final = model.final_logits(edited, self.attention.expand(count, -1, -1)).double()
+        attention = self.attention.repeat_interleave(each, 0)
+        final = model.final_logits(edited, attention).double()
         edit = Map(commands.map.factor.to(device), commands.map.offset.to(device))
-        moved = warp_image(self.before, edit)
+        moved = warp_image(self.before.repeat_interleave(each, 0), edit)
         _require_finite(native, one.logits, final, moved)
         raw, raw_extended, transported, others, alpha, support, canvas = moved.unbind(1)
         own = validity.plane(model.validity(commands.edited.scale))
@@ -284,10 +293,10 @@ def _require_finite(*values: Tensor) -> None:
         raise GeocoError("the covariance table needs finite logits, but the model's are not")
 
 
-def _row(found: Sequence[Measured]) -> CovarianceRow:
+def _row(found: Sequence[Measured], order: Int64[np.ndarray, " edit"]) -> CovarianceRow:
     def column(name: str) -> np.ndarray:
         parts = [getattr(some, name).cpu().numpy() for some in found]
-        return np.concatenate(parts) if parts else np.zeros(0)
+        return np.concatenate(parts)[order] if parts else np.zeros(0)
 
     def largest(name: str) -> float:
         values = column(name)

@@ -127,7 +127,7 @@ def describe(
     return {
         "model": name,
         "checksum of sources": f"{zlib.crc32(json.dumps(names).encode()):08x}",
-        "checksum of two frames": f"{zlib.crc32(pictures.contiguous().numpy().data):08x}",
+        "checksum of two frames": f"{zlib.crc32(pictures.cpu().contiguous().numpy().data):08x}",
         "windows": len(chosen),
         "windows of the dataset": len(dataset),
         "videos": len(set(names)),

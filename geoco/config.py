@@ -183,6 +183,7 @@ class Selector(Section):
     cap: float = Field(2.0, gt=0)  # the largest transfer
     label_limit: float = Field(2.0, gt=0)  # pixels that need a larger one are left alone
     margin: float = Field(0.001, ge=0)  # by which background wins a transferred pixel
+    attention: bool = True  # what owners attend to is evidence; it stays behind when they are moved
     least_area: int = Field(20, ge=0)  # an owner with fewer pixels is left alone
     least_peak: float = Field(0.3, ge=0, le=1)
 

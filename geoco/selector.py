@@ -166,6 +166,8 @@ class Selector(nn.Module):
         owner, background = domain.owner, domain.background_map
         kind = self.project.weight.dtype
         scalars = _scalars(fields.logits.detach(), attention.detach(), owner, background)
+        if not self.settings.attention:
+            scalars = torch.cat((scalars[..., :-2], torch.zeros_like(scalars[..., -2:])), -1)
         # All slots are projected before one is looked up: that moves 8 numbers a pixel, not 64.
         features = fields.features.detach().movedim(-3, -1).to(kind)
         with torch.autocast(features.device.type, enabled=False):
@@ -199,7 +201,10 @@ class Selector(nn.Module):
 def _scalars(
     logits: Tensor, attention: Tensor, owner: Tensor, background: Tensor
 ) -> Float[Tensor, "*scene height width 8"]:
-    """Ownership, logit gaps and densities at each pixel, of the owner and its rivals."""
+    """Ownership, logit gaps and densities at each pixel, of the owner and its rivals.
+
+    The last two are what the owner attends to; all others move with it.
+    """
     alpha = supports.ownership(logits)
     density = densities(alpha, attention)
     at_background = of_slot(logits, background)

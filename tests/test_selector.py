@@ -304,6 +304,21 @@ def test_evidence_against_loops(slots: int) -> None:
     torch.testing.assert_close(selector(fields, attention, domain)[1, 3, 4], score)
 
 
+def test_without_attention_a_move_does_not_show_in_it() -> None:
+    """An owner that was moved has its attention left behind; a blind selector cannot tell."""
+    selector, fields, attention, domain = made()
+    elsewhere = attention.flip(-1)
+    seen = selector.evidence(fields, attention, domain)
+    assert not torch.equal(seen, selector.evidence(fields, elsewhere, domain))
+    selector.settings = SETTINGS.model_copy(update={"attention": False})
+    blind = selector.evidence(fields, attention, domain)
+    torch.testing.assert_close(blind, selector.evidence(fields, elsewhere, domain))
+    kept = [number for number in range(blind.shape[-1]) if number not in (6, 7)]
+    torch.testing.assert_close(blind[..., kept], seen[..., kept])
+    assert (blind[..., 6:8] == 0).all()
+    assert (seen[..., 6:8] != 0).any()
+
+
 def test_scores_reach_the_selector_alone() -> None:
     selector, fields, attention, _ = made()
     parts = [fields.logits, fields.rgb, fields.plain_rgb, fields.features, attention]

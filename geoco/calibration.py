@@ -4,6 +4,7 @@ The teacher labels pixels of the panel; the threshold is the smallest at which w
 would give up is right often enough. It is printed, not written: `model.selector.threshold` sets it.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,9 +15,12 @@ from torch import Tensor
 from geoco import teacher
 from geoco.config_training import Teacher
 from geoco.data import SolidsDataset, StoreDataset
+from geoco.decoders import Fields
 from geoco.errors import GeocoError
 from geoco.model import GeoCo
-from geoco.selector import deployment_domain
+from geoco.selector import Domain, deployment_domain
+
+Clips = SolidsDataset | StoreDataset
 
 
 @dataclass(frozen=True)
@@ -28,28 +32,57 @@ class OperatingPoint:
     recall: float  # of the teacher's positive pixels
 
 
+@dataclass(frozen=True)
+class PanelScenes:
+    """Some clips of a panel as a model sees them, before its selector."""
+
+    video: Float[Tensor, "clip time 3 height width"]
+    fields: Fields
+    attention: Float[Tensor, "clip time slot token"]
+    domain: Domain
+
+
 @torch.no_grad()
-def operating_points(
+def panel(
     model: GeoCo,
-    dataset: SolidsDataset | StoreDataset,
+    dataset: Clips,
     clips: int,
-    settings: Teacher,
     generator: torch.Generator,
     batch: int = 8,
-) -> list[OperatingPoint]:
-    """What every threshold from 0.01 to 0.99 would do, on clips spread over a split."""
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Iterator[PanelScenes]:
+    """Clips spread over a split, some at a time; slots start where the generator says."""
     if model.selector is None:
         raise GeocoError("this model has no selector: model.selector.enabled is false")
     rows = np.linspace(0, len(dataset) - 1, min(clips, len(dataset))).round().astype(int)
-    scores, positives, protected = [], [], []
+    done = 0
     for part in np.array_split(rows, -(-len(rows) // batch)):
         video = dataset.batch(part.tolist()).images()
         positions = model.attention.draw_positions(len(video), generator)
         binding = model.bind(video, positions)
         fields = model.decoder(binding.slots)
         domain = deployment_domain(fields.logits, model.selector.settings)
-        labels = teacher.labels(video, fields, binding.attention, domain, settings)
-        scores.append(torch.sigmoid(model.selector(fields, binding.attention, domain)).flatten())
+        yield PanelScenes(video, fields, binding.attention, domain)
+        done += len(part)
+        progress(done, len(rows))
+
+
+@torch.no_grad()
+def operating_points(
+    model: GeoCo,
+    dataset: Clips,
+    clips: int,
+    settings: Teacher,
+    generator: torch.Generator,
+    batch: int = 8,
+) -> list[OperatingPoint]:
+    """What every threshold from 0.01 to 0.99 would do."""
+    scores, positives, protected = [], [], []
+    for scene in panel(model, dataset, clips, generator, batch):
+        assert model.selector is not None
+        score = model.selector(scene.fields, scene.attention, scene.domain)
+        labels = teacher.labels(scene.video, scene.fields, scene.attention, scene.domain, settings)
+        scores.append(torch.sigmoid(score).flatten())
         positives.append(labels.positive.flatten())
         protected.append(labels.protected.flatten())
     return points(torch.cat(scores), torch.cat(positives), torch.cat(protected))

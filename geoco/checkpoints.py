@@ -40,6 +40,7 @@ from geoco.files import (
 FORMAT = 1
 WEIGHTS, STATE, BEST = "weights.safetensors", "state.safetensors", "best.json"
 FOLDER = "checkpoints"  # the folder of checkpoints in a run's
+REFITTED = "refitted"  # the folder of weights with a selector fitted afterwards
 _KEY = "geoco"
 _NAME = re.compile(r"step-(\d+)(\.replaced)?")
 

@@ -1,4 +1,4 @@
-"""`geoco eval`, `compare` and `calibrate`: measure models."""
+"""`geoco eval`, `compare`, `calibrate` and `refit`: measure models, and fit what was measured."""
 
 from pathlib import Path
 from typing import Annotated
@@ -99,6 +99,26 @@ def compare(
     ]
     found = evaluation.compare(chosen, out, figures)
     console.print(f"{', '.join(found.models)}: wrote {out / 'comparison.md'}", soft_wrap=True)
+
+
+def refit(
+    run: Annotated[Path, typer.Argument(help="A run's folder or a file of weights.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(help="Of the selector alone, as in model.selector.attention=false."),
+    ] = None,
+    clips: Annotated[int, typer.Option(min=1, help="Training clips to fit it to.")] = 256,
+    steps: Annotated[int, typer.Option(min=1)] = 1500,
+) -> None:
+    """Fit the selector of a trained model anew; nothing else of the model changes.
+
+    Example: `geoco refit runs/geoco model.selector.threshold=0.85`
+    """
+    from geoco import refitting
+
+    with progress_bars() as bars:
+        path = refitting.refit(run, overrides or (), clips, steps, advance_by_name(bars))
+    console.print(f"wrote {path}", soft_wrap=True)
 
 
 def calibrate(

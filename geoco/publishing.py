@@ -222,7 +222,9 @@ def portable(config: Config) -> Config:
 
 
 def _run_of(weights: Path) -> Path | None:
-    """The run that a checkpoint's weights lie in: RUN/checkpoints/STEP/weights.safetensors."""
+    """The run that weights lie in: RUN/checkpoints/STEP/... or RUN/refitted/..."""
+    if weights.parent.name == checkpoints.REFITTED:
+        return weights.parents[1]
     inside = len(weights.parts) >= 3 and weights.parts[-3] == checkpoints.FOLDER
     return weights.parents[2] if inside else None
 

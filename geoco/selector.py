@@ -172,10 +172,10 @@ class Selector(nn.Module):
         features = fields.features.detach().movedim(-3, -1).to(kind)
         with torch.autocast(features.device.type, enabled=False):
             projected = self.project(features)
-        own = _pixels_of(projected, owner)
-        difference = own - _pixels_of(projected, background)  # which cancels the bias
+        own = pixels_of(projected, owner)
+        difference = own - pixels_of(projected, background)  # which cancels the bias
         rgb = fields.plain_rgb.detach().movedim(-3, -1).to(kind)
-        color = _pixels_of(rgb, owner) - _pixels_of(rgb, background)
+        color = pixels_of(rgb, owner) - pixels_of(rgb, background)
         return torch.cat((scalars.to(kind), own, difference, color), -1)
 
     def transfer(
@@ -233,7 +233,7 @@ def _density(values: Tensor) -> Tensor:
     return values / values.mean((-2, -1), keepdim=True).clamp(min=EPSILON)
 
 
-def _pixels_of(
+def pixels_of(
     values: Float[Tensor, "*scene slot height width channel"],
     slot: Int64[Tensor, "*scene height width"],
 ) -> Float[Tensor, "*scene height width channel"]:

@@ -36,6 +36,7 @@ def test_help_shows_every_command_with_an_example() -> None:
         ("train",),
         ("curriculum",),
         ("calibrate",),
+        ("refit",),
         ("eval",),
         ("compare",),
         ("slots",),

@@ -70,6 +70,7 @@ class Card:
     history: History = field(default_factory=History)
     results: Measured | None = None
     note: str = ""
+    selector: str | None = None  # how it came about, if not with the rest
 
     def text(self) -> str:
         """The card as Markdown."""
@@ -155,6 +156,7 @@ the package, its folder or its id on the Hub stands for the name."""
             "seed": str(train.seed),
             "precision": train.precision,
             "time": time,
+            "selector": self.selector,
             "started on": history.machine,
             "software": history.software,
         }
@@ -163,6 +165,7 @@ the package, its folder or its id on the Hub stands for the name."""
             f"| {name} | {trainable:,}{f' and {frozen:,} frozen' if frozen else ''} |"
             for name, trainable, frozen in parameter_table(self.model)
         ]
+        again = "" if self.selector is None else ", and then `geoco refit`,"
         return "\n".join(
             (
                 "## Training\n",
@@ -173,7 +176,7 @@ the package, its folder or its id on the Hub stands for the name."""
                 "|---|---:|",
                 *counts,
                 "\n[config.yaml](config.yaml) is the whole configuration: "
-                "`geoco train config.yaml` does the same again.",
+                f"`geoco train config.yaml`{again} does the same again.",
             )
         )
 

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float64
 from torch import Tensor
 
-from geoco import cards, checkpoints, first_windows, zoo
+from geoco import cards, checkpoints, first_windows, refitting, zoo
 from geoco import config as configuration
 from geoco.cards import Card, Measured
 from geoco.config import Config, DinoEncoder, Solids, Split, Store
@@ -121,6 +121,7 @@ def publish(
         cards.read_history(_run_of(weights.path), weights.step),
         found,
         note,
+        weights.extra.get(refitting.EXTRA),
     )
     extra = weights.extra | {zoo.TRAINED_SCALES: f"{scales[0]:.6g} {scales[1]:.6g}"}
 

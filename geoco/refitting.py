@@ -24,6 +24,7 @@ from geoco.model import GeoCo
 from geoco.selector import COLORS, SCALARS, Selector, pixels_of
 from geoco.teacher import Labels
 
+EXTRA = "selector"  # under which weights say that theirs was fitted so
 RATE = 3e-3  # the peak of one cycle
 BATCH = 32  # clips of the panel in a step
 _SECTIONS = ("model.selector.", "train.selector.")
@@ -101,7 +102,7 @@ def refit(
     )
     target = (run if run.is_dir() else run.parent) / checkpoints.REFITTED / checkpoints.WEIGHTS
     target.parent.mkdir(parents=True, exist_ok=True)
-    extra = weights.extra | {"selector": f"fitted to {len(panel)} training clips afterwards"}
+    extra = weights.extra | {EXTRA: f"fitted to {len(panel)} training clips afterwards"}
     checkpoints.write_weights(target, weights.step, settings, model.state_dict(), extra)
     return target
 

@@ -241,6 +241,7 @@ ALLOWED = {
         "geoco.files",
         "geoco.first_windows",
         "geoco.model",
+        "geoco.refitting",
         "geoco.zoo",
     },
     # demo

@@ -100,9 +100,13 @@ def test_nothing_but_the_selector_changes(tmp_path: Path) -> None:
     assert new.extra == {"selector": "fitted to 4 training clips afterwards"}
     assert told[0] == ("panel", 4, 4)
     assert told[-1] == ("steps", 5, 5)
+    assert publishing._run_of(path) == tmp_path  # a card then tells of the run
     before = path.read_bytes()
     assert refitting.refit(tmp_path, [change], 4, 5).read_bytes() == before
-    assert publishing._run_of(path) == tmp_path  # a card then tells of the run
+    folder = publishing.publish(path, "tiny", tmp_path / "weights", windows=1)
+    card = (folder / "README.md").read_text()
+    assert "| selector | fitted to 4 training clips afterwards |" in card
+    assert "`geoco train config.yaml`, and then `geoco refit`, does the same again." in card
 
 
 def test_a_model_that_had_none_gets_one(tmp_path: Path) -> None:

@@ -400,7 +400,9 @@ def test_the_diagnostic_ends_at_40_000() -> None:
 def test_the_same_recipe_on_obj3d_itself() -> None:
     settings = config.load(CONFIGS / "geoco-obj3d.yaml")
     full = config.load(CONFIGS / "geoco.yaml")
-    assert settings.model == full.model
+    paper = {"attention": True, "threshold": 0.73}  # on solids they are our choice
+    assert settings.model.selector == full.model.selector.model_copy(update=paper)
+    assert settings.model.model_copy(update={"selector": full.model.selector}) == full.model
     assert settings.train.model_copy(update={"feed": "resident"}) == full.train
     assert len(settings.data.window.starts(100)) == 13
     assert settings.data.window.length == 1

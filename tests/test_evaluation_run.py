@@ -28,6 +28,7 @@ from geoco.evaluation import (
     window_major,
 )
 from geoco.evaluation.matched import matched_scores
+from geoco.evaluation.protocol import Drawn
 from geoco.evaluation.tracks import GeoCoVideoModel
 from geoco.evaluation.tubes import tube_scores
 from geoco.model import GeoCo
@@ -255,6 +256,27 @@ def test_finished_tables_are_not_computed_again(tmp_path: Path) -> None:
     (tmp_path / "stability.json").unlink()
     again = evaluate(model, dataset, tmp_path, "discs", ["stability"], batch=5)
     assert again.tables == both.tables  # with the table that was not asked for this time
+
+
+def test_every_table_is_computed_in_full_precision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Watched(Discs):
+        def draw(self, slots: Slots) -> Drawn:
+            seen.add((torch.backends.cudnn.allow_tf32, torch.is_autocast_enabled("cpu")))
+            return super().draw(slots)
+
+    seen: set[tuple[bool, bool]] = set()
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    with torch.autocast("cpu", torch.bfloat16):
+        for folder in "ab":  # also the second time
+            evaluate(
+                Watched(scenes(4)), Numbered(video_major(2, 2)), tmp_path / folder, "discs",
+                ["factual", "editing"], batch=4,
+            )  # fmt: skip
+        assert torch.is_autocast_enabled("cpu")
+    assert torch.backends.cudnn.allow_tf32
+    assert seen == {(False, False)}
 
 
 def test_a_failing_table_leaves_the_finished_ones(tmp_path: Path) -> None:

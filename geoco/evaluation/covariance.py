@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float64, Int64
+from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from geoco import bounds, pairs, supports, validity
@@ -139,7 +139,7 @@ def measure(
     window, slot = chosen.nonzero(as_tuple=True)
     families = (moves(factual, (window, slot)), _changing(resizes(factual, (window, slot))))
     found: tuple[list[Measured], ...] = ([], [])
-    order = []
+    done = 0
     tile = max(1, batch * chosen.shape[1] // EXTENT**2)
     each = len(MOVES)  # edits of an object, in either family
     for index in range(chosen.shape[1]):
@@ -149,11 +149,9 @@ def measure(
             rows = (each * some[:, None] + torch.arange(each)).flatten()
             for commands, measured in zip(families, found, strict=True):
                 measured.append(scenes.measured(model, commands.rows(rows), tile))
-            order.append(rows)
-            progress(sum(map(len, order)) // each, len(window))
-    # As if windows had come in their order, so that sums do not depend on the batch.
-    back = torch.cat(order).argsort().numpy() if order else np.zeros(0, dtype=np.int64)
-    return _row(found[0], back), _row(found[1], back)
+            done += len(some)
+            progress(done, len(window))
+    return _row(found[0]), _row(found[1])
 
 
 @dataclass(frozen=True)
@@ -293,10 +291,10 @@ def _require_finite(*values: Tensor) -> None:
         raise GeocoError("the covariance table needs finite logits, but the model's are not")
 
 
-def _row(found: Sequence[Measured], order: Int64[np.ndarray, " edit"]) -> CovarianceRow:
+def _row(found: Sequence[Measured]) -> CovarianceRow:
     def column(name: str) -> np.ndarray:
         parts = [getattr(some, name).cpu().numpy() for some in found]
-        return np.concatenate(parts)[order] if parts else np.zeros(0)
+        return np.concatenate(parts) if parts else np.zeros(0)
 
     def largest(name: str) -> float:
         values = column(name)

@@ -17,7 +17,7 @@ from geoco.errors import GeocoError
 from geoco.evaluation import archive, commands, population, stability
 from geoco.evaluation.covariance import covariance_scores
 from geoco.evaluation.editing import REPLICATES, EditRecords, edit_records, editing_scores
-from geoco.evaluation.extended import ExtendedModel
+from geoco.evaluation.extended import ExtendedModel, full_precision
 from geoco.evaluation.factual import factual_scores
 from geoco.evaluation.figures import write_figures
 from geoco.evaluation.matched import MatchedRecords, matched_records, matched_scores
@@ -55,6 +55,7 @@ class Results:
     figures: tuple[Path, ...]
 
 
+@full_precision()
 def evaluate(
     model: SlotModel,
     dataset: Windows,
@@ -72,7 +73,8 @@ def evaluate(
     Without `tables`, all that fit this model and dataset. `name` says which model this is, in the
     tables and to tell its results from another's. `batch` is how many scenes are decoded at once,
     and changes nothing else. The finite-grid table can be limited to fewer windows by itself, for
-    it draws on a canvas nine times as large. `figures` draws pictures of the editing table.
+    it draws on a canvas nine times as large. `figures` draws pictures of the editing table. All of
+    it without TF32 and autocast, so that a GPU gives what a CPU does.
     """
     unknown = [table for table in tables or () if table not in TABLES]
     if unknown:

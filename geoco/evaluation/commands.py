@@ -141,13 +141,13 @@ def donors(factual: Factual) -> tuple[Int64[Tensor, " object"], Int64[Tensor, " 
 
 def eligibility(factual: Factual, commands: Commands) -> Eligibility:
     """Judged on factual masks and ideal targets; for transplants of donor and recipient both."""
-    height, width = factual.masks.shape[-2:]
+    device, (height, width) = factual.device, factual.masks.shape[-2:]
     parts = []
     # Without commands there is one chunk, an empty one.
     for chunk in torch.arange(len(commands)).split(_CHUNK):
-        original, target = targets(factual, commands, chunk)
-        recipient = factual.masks[commands.window[chunk], commands.slot[chunk]]
-        edit = Map(commands.map.factor[chunk], commands.map.offset[chunk])
+        original, target = targets(factual, commands, chunk, device)
+        recipient = factual.masks[commands.window[chunk], commands.slot[chunk]].to(device)
+        edit = Map(commands.map.factor[chunk].to(device), commands.map.offset[chunk].to(device))
         valid = ideal.valid(target)
         inside = ideal.interior(ideal.cell_bounds(recipient), height, width)
         parts.append(
@@ -158,7 +158,7 @@ def eligibility(factual: Factual, commands: Commands) -> Eligibility:
                 metrics.f1(recipient, target),
             )
         )
-    columns = [torch.cat(list(column)).numpy() for column in zip(*parts, strict=True)]
+    columns = [torch.cat(list(column)).cpu().numpy() for column in zip(*parts, strict=True)]
     return Eligibility(columns[0], columns[1], columns[2], columns[3])
 
 

@@ -60,6 +60,7 @@ class Factual:
     image: Float[Tensor, "window 3 height width"]  # its reconstruction
     psnr: Float64[Tensor, " window"]
     reference: UInt8[Tensor, "window height width"] | None  # labels from outside, 0 is background
+    device: torch.device | str = "cpu"  # of the model: where masks are quickly warped
 
     def __len__(self) -> int:
         return len(self.source)
@@ -150,7 +151,7 @@ def factual(
         some = windows[first : first + batch]
         pieces.append(_piece(model, dataset, some))
         progress(first + len(some), len(windows))
-    return _joined(pieces)
+    return joined(pieces)
 
 
 @torch.no_grad()
@@ -190,6 +191,7 @@ def _piece(model: SlotModel, dataset: Windows, windows: np.ndarray) -> Factual:
         image=image.float().cpu(),
         psnr=metrics_rgb.psnr(image, frames.to(image.device)).cpu(),
         reference=None if clips.masks is None else clips.masks[:, 0].cpu(),
+        device=masks.device,
     )
 
 
@@ -213,7 +215,9 @@ def _first_frames(model: SlotModel, clips: ClipBatch) -> Float[Tensor, "batch 3 
     return clips.video[:, 0].float() / 255
 
 
-def _joined(pieces: Sequence[Factual]) -> Factual:
+def joined(pieces: Sequence[Factual]) -> Factual:
+    """Several records as one."""
+
     def cat(name: str) -> Tensor:
         return torch.cat([getattr(piece, name) for piece in pieces])
 
@@ -234,4 +238,5 @@ def _joined(pieces: Sequence[Factual]) -> Factual:
         image=cat("image"),
         psnr=cat("psnr"),
         reference=cat_if_all("reference"),
+        device=pieces[0].device,
     )

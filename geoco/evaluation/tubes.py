@@ -28,7 +28,7 @@ from geoco.evaluation.commands import (
 )
 from geoco.evaluation.decoding import edited_scenes, obeys
 from geoco.evaluation.editing import PERCENT, REPLICATES
-from geoco.evaluation.population import Factual, Progress, Windows
+from geoco.evaluation.population import Factual, Progress, Windows, joined
 from geoco.evaluation.protocol import SlotModel
 from geoco.evaluation.tracks import Track, fewest_pixels, first_windows, follow, window_length
 from geoco.metrics import Interval
@@ -182,7 +182,7 @@ def _edited(model: SlotModel, track: Track, donor: Track | None, batch: int) -> 
     for commands in asked:
         yield _measured(model, track, track, track.factual, commands, batch)
     if donor is not None:
-        both = _together(track.factual, donor.factual)
+        both = joined((track.factual, donor.factual))
         swapped = transplanted(both, mine, _objects(donor, len(track.factual)))
         yield _measured(model, track, donor, both, swapped, batch)
 
@@ -220,20 +220,6 @@ def _objects(track: Track, first: int) -> Objects:
     """The followed slot in every frame, the frames being rows from `first` on."""
     frames = torch.arange(len(track.factual))
     return frames + first, torch.full_like(frames, track.anchor.slot)
-
-
-def _together(one: Factual, two: Factual) -> Factual:
-    """The frames of one video, then those of another."""
-
-    def both(name: str) -> Tensor | np.ndarray | tuple[str, ...] | None:
-        first, second = getattr(one, name), getattr(two, name)
-        if isinstance(first, Tensor) and isinstance(second, Tensor):
-            return torch.cat((first, second))
-        if isinstance(first, np.ndarray):
-            return np.concatenate((first, second))
-        return None if first is None or second is None else first + second
-
-    return Factual(*(both(part.name) for part in fields(Factual)))  # type: ignore[arg-type]
 
 
 def _joined(pieces: Sequence[TubeEdits]) -> TubeEdits:

@@ -165,7 +165,9 @@ the package, its folder or its id on the Hub stands for the name."""
             f"| {name} | {trainable:,}{f' and {frozen:,} frozen' if frozen else ''} |"
             for name, trainable, frozen in parameter_table(self.model)
         ]
-        again = "" if self.selector is None else ", and then `geoco refit`,"
+        # A selector acts on the training, so that with one of later the same does not come out.
+        later = "trains a model like it, whose selector learns along"
+        again = "does the same again" if self.selector is None else later
         return "\n".join(
             (
                 "## Training\n",
@@ -176,7 +178,7 @@ the package, its folder or its id on the Hub stands for the name."""
                 "|---|---:|",
                 *counts,
                 "\n[config.yaml](config.yaml) is the whole configuration: "
-                f"`geoco train config.yaml`{again} does the same again.",
+                f"`geoco train config.yaml` {again}.",
             )
         )
 

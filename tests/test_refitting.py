@@ -106,7 +106,7 @@ def test_nothing_but_the_selector_changes(tmp_path: Path) -> None:
     folder = publishing.publish(path, "tiny", tmp_path / "weights", windows=1)
     card = (folder / "README.md").read_text()
     assert "| selector | fitted to 4 training clips afterwards |" in card
-    assert "`geoco train config.yaml`, and then `geoco refit`, does the same again." in card
+    assert "`geoco train config.yaml` trains a model like it, whose selector learns along." in card
 
 
 def test_a_model_that_had_none_gets_one(tmp_path: Path) -> None:

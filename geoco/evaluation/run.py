@@ -74,7 +74,7 @@ def evaluate(
     tables and to tell its results from another's. `batch` is how many scenes are decoded at once,
     and changes nothing else. The finite-grid table can be limited to fewer windows by itself, for
     it draws on a canvas nine times as large. `figures` draws pictures of the editing table. All of
-    it without TF32 and autocast, so that a GPU gives what a CPU does.
+    it without TF32 and autocast, so that devices differ by rounding alone.
     """
     unknown = [table for table in tables or () if table not in TABLES]
     if unknown:

@@ -168,10 +168,12 @@ class Selector(nn.Module):
         scalars = _scalars(fields.logits.detach(), attention.detach(), owner, background)
         if not self.settings.attention:
             scalars = torch.cat((scalars[..., :-2], torch.zeros_like(scalars[..., -2:])), -1)
-        # All slots are projected before one is looked up: that moves 8 numbers a pixel, not 64.
-        features = fields.features.detach().movedim(-3, -1).to(kind)
+        # All slots are projected before one is looked up: that moves 8 numbers a pixel, not 64. It
+        # is done in the precision of the features, which a wider one would only copy.
+        features = fields.features.detach().movedim(-3, -1)
+        weight, bias = (part.to(features.dtype) for part in self.project.parameters())
         with torch.autocast(features.device.type, enabled=False):
-            projected = self.project(features)
+            projected = F.linear(features, weight, bias).to(kind)
         own = pixels_of(projected, owner)
         difference = own - pixels_of(projected, background)  # which cancels the bias
         rgb = fields.plain_rgb.detach().movedim(-3, -1).to(kind)

@@ -63,13 +63,22 @@ def test_what_cannot_be_enlarged_is_refused(size: tuple[int, int]) -> None:
         enlarge(torch.zeros(1, 1, 1 if size[0] == 1 else 4, 4), *size)
 
 
+@pytest.mark.parametrize(("coarse", "fine"), [(2, 2), (2, 9), (3, 40), (5, 10), (16, 32), (32, 64)])
+def test_the_reach_of_a_pixel(coarse: int, fine: int) -> None:
+    """Of the coarser grid: how many of the finer are less than one of its own pixels away."""
+    cuda = pytest.importorskip("geoco.ops.cuda", reason="the kernels need Triton")
+    scale = (coarse - 1) / (fine - 1)
+    near = [sum(abs(f * scale - c) < 1 - 1e-9 for f in range(fine)) for c in range(coarse)]
+    assert cuda._reach(coarse, fine) == max(near)
+
+
 def test_triton_kernels_in_the_interpreter() -> None:
     pytest.importorskip("triton", reason="the interpreter needs Triton")
     script = """
 import torch
 import torch.nn.functional as F
 from geoco.ops import cuda
-for small, large in (((3, 4), (7, 9)), ((5, 5), (10, 10)), ((2, 3), (2, 40))):
+for small, large in (((3, 4), (7, 9)), ((5, 5), (10, 10)), ((2, 3), (2, 40)), ((16, 5), (32, 6))):
     field = torch.randn(2, 18, *small, requires_grad=True)
     out = F.interpolate(field, large, mode="bilinear", align_corners=True)
     grad = torch.randn_like(out)

@@ -1,5 +1,7 @@
 """Operators on CUDA: lays out memory and launches the Triton kernels."""
 
+from functools import cache
+
 import torch
 import triton
 from jaxtyping import Float
@@ -17,7 +19,7 @@ def forward(
     dilation: Float[Tensor, " batch"],
     relu: bool = False,
 ) -> Float[Tensor, "batch out height width"]:
-    matrices = weight.permute(2, 3, 1, 0).to(x.dtype).contiguous()
+    matrices = _laid_out(weight.permute(2, 3, 1, 0), x.dtype)
     return _convolve(x, matrices, bias, dilation.float(), relu=relu)[0]
 
 
@@ -31,7 +33,7 @@ def backward(
     """Gradients of x, weight, bias and dilation; of a rectified x, that of what was rectified."""
     step = dilation.float()
     grad = grad.to(x.dtype)
-    flipped = weight.flip(2, 3).permute(2, 3, 0, 1).to(x.dtype).contiguous()
+    flipped = _laid_out(weight.flip(2, 3).permute(2, 3, 0, 1), x.dtype)
     gate = x.contiguous(memory_format=torch.channels_last) if rectified else None
     grad_x, sums = _convolve(grad, flipped, None, step, gate=gate, sums=True)
     grad_weight, grad_step = _correlate(grad, x, weight, step)
@@ -67,13 +69,21 @@ def gather_enlarged(
     batch, channels, height, width = grad.shape
     out = _empty(grad, batch, channels, rows, columns)
     if out.numel() > 0:
-        steps = (triton.cdiv(height - 1, rows - 1), triton.cdiv(width - 1, columns - 1))
+        reach = max(_reach(rows, height), _reach(columns, width))
         grid = (triton.cdiv(columns, 16), rows, batch)
         kernels_enlarging.gather[grid](
             grad, out, rows, columns, height, width, channels,
-            PIXELS=16, BLOCK=_block(channels), REACH=2 * max(steps) + 1,
+            PIXELS=16, BLOCK=_block(channels), REACH=reach,
         )  # fmt: skip
     return out
+
+
+@cache
+def _reach(coarse: int, fine: int) -> int:
+    """The most pixels of a finer grid that are less than a pixel of the coarser away from one."""
+    first = [max((pixel - 1) * (fine - 1) // (coarse - 1), -1) for pixel in range(coarse)]
+    last = [min(triton.cdiv((pixel + 1) * (fine - 1), coarse - 1), fine) for pixel in range(coarse)]
+    return max(after - before - 1 for before, after in zip(first, last, strict=True))
 
 
 def _empty(like: Tensor, *shape: int) -> Tensor:
@@ -81,6 +91,11 @@ def _empty(like: Tensor, *shape: int) -> Tensor:
     return torch.empty(
         shape, dtype=like.dtype, device=like.device, memory_format=torch.channels_last
     )
+
+
+def _laid_out(matrices: Tensor, dtype: torch.dtype) -> Tensor:
+    """Contiguous and of a type, in one pass."""
+    return torch.empty(matrices.shape, dtype=dtype, device=matrices.device).copy_(matrices)
 
 
 def _precision(dtype: torch.dtype) -> str:
@@ -180,9 +195,11 @@ def _correlate(grad: Tensor, x: Tensor, weight: Tensor, step: Tensor) -> tuple[T
     raw = torch.empty((batch, slots * slots, area), dtype=x.dtype, device=x.device)
     if grad.numel() == 0:
         return torch.zeros_like(weight, dtype=torch.float32), torch.zeros_like(step)
+    pixels = 64 if x.element_size() == 2 else 32
     common = {
         "K": size,
-        "PIXELS": 64 if x.element_size() == 2 else 32,
+        "PIXELS": pixels,
+        "WIDTH": width if pixels % width == 0 else 0,
         "IN": _block(channels),
         "OUT": _block(outputs),
         "EVEN": channels % _block(channels) == 0 and outputs % _block(outputs) == 0,
@@ -200,4 +217,6 @@ def _correlate(grad: Tensor, x: Tensor, weight: Tensor, step: Tensor) -> tuple[T
     kernels_gradient.collect[(parts, size * size, splits)](
         raw, matrices, step, grad_weight, share, batch, area, K=size, BLOCK=block, num_warps=4
     )
-    return grad_weight.sum(0).permute(2, 3, 0, 1).contiguous(), share.sum(1)
+    total = torch.empty(weight.shape, device=x.device)
+    torch.sum(grad_weight.permute(0, 3, 4, 1, 2), 0, out=total)
+    return total, share.sum(1)

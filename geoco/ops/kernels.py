@@ -27,15 +27,28 @@ def axis(step, tap):
 
 @triton.jit
 def shifted(
-    base, row, column, down, right, inside, channel, height, width, channels, EVEN: tl.constexpr
+    field,
+    spot,
+    row,
+    column,
+    down,
+    right,
+    inside,
+    known,
+    height,
+    width,
+    channels,
+    EVEN: tl.constexpr,
 ):
-    """Pixels of one sample, shifted; zeros outside. EVEN: no channel is beyond the last."""
-    y = row + down
-    x = column + right
-    there = inside & (y >= 0) & (y < height) & (x >= 0) & (x < width)
-    place = base + ((y * width + x) * channels)[:, None] + channel[None, :]
-    mask = there[:, None] if EVEN else there[:, None] & (channel < channels)[None, :]
-    return tl.load(place, mask=mask, other=0.0)
+    """A field at places `spot` [pixel, channel], shifted; zeros outside.
+
+    `spot` is from where `field` points. EVEN: all channels are known.
+    """
+    y = (row + down).to(tl.uint32)  # less than zero is more than any height
+    x = (column + right).to(tl.uint32)
+    there = inside & (y < height) & (x < width)
+    mask = there[:, None] if EVEN else there[:, None] & known[None, :]
+    return tl.load(field + (down * width + right) * channels + spot, mask=mask, other=0.0)
 
 
 @triton.jit
@@ -159,8 +172,10 @@ def convolve_folded(
             channel = (number // (K * K)) * IN + tl.arange(0, IN)
             down = tap // K - R
             right = tap % K - R
+            spot = pixel[:, None] * channels + channel[None, :]
+            known = channel < channels
             value = shifted(
-                base, row, column, down, right, inside, channel, height, width, channels, EVEN
+                base, spot, row, column, down, right, inside, known, height, width, channels, EVEN
             )
             place = kernels + tap * channels * outputs
             kernel = _taps(place, channel, out, channels, outputs, EVEN)
@@ -183,8 +198,10 @@ def convolve_folded(
         if SUMS:
             for start in range(0, channels, IN):
                 channel = start + tl.arange(0, IN)
+                spot = pixel[:, None] * channels + channel[None, :]
+                known = channel < channels
                 value = shifted(
-                    base, row, column, 0, 0, inside, channel, height, width, channels, EVEN
+                    base, spot, row, column, 0, 0, inside, known, height, width, channels, EVEN
                 )
                 _store_sum(value, sum_ptr, sample, channel, channels)
 
@@ -268,14 +285,17 @@ def convolve_blended(
                 right, aside, fx = axis(step, tl.full((), j, tl.int32))
                 for block in tl.static_range(BLOCKS):
                     channel = block * IN + tl.arange(0, IN)
+                    spot = pixel[:, None] * channels + channel[None, :]
+                    known = channel < channels
                     value = shifted(
                         base,
+                        spot,
                         row,
                         column,
                         down,
                         right,
                         inside,
-                        channel,
+                        known,
                         height,
                         width,
                         channels,
@@ -289,12 +309,13 @@ def convolve_blended(
                     if j != 0:
                         more = shifted(
                             base,
+                            spot,
                             row,
                             column,
                             down,
                             aside,
                             inside,
-                            channel,
+                            known,
                             height,
                             width,
                             channels,
@@ -304,12 +325,13 @@ def convolve_blended(
                     if i != 0:
                         more = shifted(
                             base,
+                            spot,
                             row,
                             column,
                             lower,
                             right,
                             inside,
-                            channel,
+                            known,
                             height,
                             width,
                             channels,
@@ -319,12 +341,13 @@ def convolve_blended(
                     if i != 0 and j != 0:
                         more = shifted(
                             base,
+                            spot,
                             row,
                             column,
                             lower,
                             aside,
                             inside,
-                            channel,
+                            known,
                             height,
                             width,
                             channels,

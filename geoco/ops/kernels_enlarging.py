@@ -47,9 +47,9 @@ def gather(
     row = tl.program_id(1)
     sample = tl.program_id(2).to(tl.int64)
     column = tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)
-    # The first pixel of the finer grid that may lie within reach; weights say which really do.
-    top = tl.maximum((row - 1) * (height - 1), 0) // (rows - 1)
-    left = tl.maximum((column - 1) * (width - 1), 0) // (columns - 1)
+    # The first pixel of the finer grid within reach; weights are zero from the first beyond it on.
+    top = tl.where(row > 0, (row - 1) * (height - 1) // (rows - 1) + 1, 0)
+    left = tl.where(column > 0, (column - 1) * (width - 1) // (columns - 1) + 1, 0)
     grad += sample * height * width * channels
     out += (sample * rows + row) * columns * channels
     for first in range(0, channels, BLOCK):

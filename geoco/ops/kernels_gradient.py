@@ -54,9 +54,14 @@ def correlate(
     IN: tl.constexpr,
     OUT: tl.constexpr,
     EVEN: tl.constexpr,
+    WIDTH: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Sums over a sample's pixels of grad [out] times x [channel], at three whole offsets."""
+    """Sums over a sample's pixels of grad [out] times x [channel], at three whole offsets.
+
+    WIDTH is the width if a tile is one or more whole rows, so that columns are the same in every
+    tile, or else zero.
+    """
     sample = tl.program_id(1)
     slot = tl.program_id(0) * 3
     step = tl.load(step_ptr + sample)
@@ -76,28 +81,40 @@ def correlate(
         total = tl.zeros((OUT, IN), tl.float32)
         total2 = tl.zeros((OUT, IN), tl.float32)
         total3 = tl.zeros((OUT, IN), tl.float32)
+        within = tl.arange(0, PIXELS)
+        some = channel < channels
+        spot = within[:, None] * channels + channel[None, :]
+        every = out < outputs
+        place = within[:, None] * outputs + out[None, :]
         for start in tl.range(0, height * width, PIXELS):
-            pixel = start + tl.arange(0, PIXELS)
-            row = pixel // width
-            column = pixel - row * width
-            inside = pixel < height * width
-            grad = shifted(top, row, column, 0, 0, inside, out, height, width, outputs, EVEN)
+            if WIDTH > 0:
+                row = start // WIDTH + within // WIDTH
+                column = within % WIDTH
+            else:
+                row = (start + within) // width
+                column = start + within - row * width
+            inside = row < height
+            grad = shifted(
+                top + start * outputs, place, row, column, 0, 0, inside, every,
+                height, width, outputs, EVEN,
+            )  # fmt: skip
             grad = tl.trans(grad)
+            field = base + start * channels
             value = shifted(
-                base, row, column, down, right, inside, channel, height, width, channels, EVEN
+                field, spot, row, column, down, right, inside, some, height, width, channels, EVEN
             )
             total = tl.dot(grad, value, total, input_precision=PRECISION)
             value = shifted(
-                base, row, column, down2, right2, inside, channel, height, width, channels, EVEN
+                field, spot, row, column, down2, right2, inside, some, height, width, channels, EVEN
             )
             total2 = tl.dot(grad, value, total2, input_precision=PRECISION)
             value = shifted(
-                base, row, column, down3, right3, inside, channel, height, width, channels, EVEN
+                field, spot, row, column, down3, right3, inside, some, height, width, channels, EVEN
             )
             total3 = tl.dot(grad, value, total3, input_precision=PRECISION)
         size = channels * outputs
         kind = raw_ptr.dtype.element_ty
-        known = (out < outputs)[:, None] & (channel < channels)[None, :]
+        known = every[:, None] & some[None, :]
         place = raw_ptr + (sample.to(tl.int64) * ((2 * K - 1) * (2 * K - 1)) + slot) * size
         place += out[:, None] * channels + channel[None, :]
         tl.store(place, total.to(kind), mask=known)

@@ -10,7 +10,6 @@ those of a trained model, whose slots hold objects, the background, or nothing.
 
 import argparse
 import itertools
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ import torch
 from lightning.fabric import Fabric
 from scale_steered_conv import grid_sample_conv2d
 from torch import Tensor
+from training_parts import breakdown, median
 
 from geoco import checkpoints, config, decoders, zoo
 from geoco.config import Config
@@ -28,7 +28,6 @@ from geoco.data.feed import Batch, Order, ResidentFeed
 from geoco.model import GeoCo
 from geoco.objective import Draws
 from geoco.ops import ScaleSteeredConv2d, steered
-from geoco.slots import Slots
 from geoco.stepping import Stepper
 
 
@@ -105,7 +104,7 @@ def _schedule(
             run(index)
         if fabric.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        milliseconds = _median(run, fabric.device, steps)
+        milliseconds = median(run, fabric.device, steps)
         busy = _busy(run, fabric.device, milliseconds)
         memory = torch.cuda.max_memory_reserved() / 2**30 if fabric.device.type == "cuda" else 0.0
         spent += milliseconds * (last - first)
@@ -114,7 +113,7 @@ def _schedule(
     minutes = (spent / 1000 + making) / 60
     print(f"average {average:.2f} ms; {curriculum.steps:,} steps and data in {minutes:.1f} minutes")
     if name == "ours":
-        _parts(model, stepper, feed, settings, curriculum.plan(curriculum.steps - 1))
+        breakdown(stepper, *_inputs(feed, 0, settings), plan, settings)
     return average
 
 
@@ -136,89 +135,6 @@ def _inputs(feed: ResidentFeed, index: int, settings: Config) -> tuple[Batch, Dr
     if device.type == "cuda":
         drawn = [value.pin_memory().to(device, non_blocking=True) for value in drawn]  # type: ignore[assignment]
     return feed(index), Draws(*drawn)
-
-
-def _parts(
-    model: GeoCo, stepper: Stepper, feed: ResidentFeed, settings: Config, plan: Plan
-) -> None:
-    """What the parts of a step take by themselves, launched one by one, and the decoder's floor."""
-    device = feed.frames.device
-    batch, draws = _inputs(feed, 0, settings)
-    video = batch.video.float() / 255
-    with stepper.fabric.autocast():
-        tokens = model.encoder(video.flatten(0, 1))
-        start = model.attention.first(draws.positions)
-        iterations = settings.model.slots.first_iterations
-        bound = model.bind(video, draws.positions).slots
-        slots = Slots(*(part.detach().requires_grad_() for part in vars(bound).values()))
-        one = Slots(*(part[:, :, :1].detach() for part in vars(slots).values()))
-
-        def backward_of(make: Callable[[], Tensor]) -> Callable[[int], None]:
-            return lambda _: make().float().square().mean().backward()
-
-        parts: dict[str, Callable[[int], object]] = {
-            "encoder, forward": lambda _: model.encoder(video.flatten(0, 1)),
-            "encoder, both": backward_of(lambda: model.encoder(video.flatten(0, 1))),
-            "slot attention, forward": lambda _: model.attention(
-                tokens.detach(), start, iterations
-            ),
-            "slot attention, both": backward_of(
-                lambda: model.attention(tokens.detach(), start, iterations).slots.appearance
-            ),
-            "decoder, forward": lambda _: model.decoder(slots),
-            "decoder, both": backward_of(lambda: model.decoder(slots).rgb.sum(2)),
-            "alpha path, forward": lambda _: model.decoder(slots, alpha_only=True),
-            "alpha path, both": backward_of(lambda: model.decoder(slots, alpha_only=True).logits),
-            "transplants, both": backward_of(lambda: model.decoder(one, alpha_only=True).logits),
-        }
-        print("\npart of a step, launched by itself")
-        for name, part in parts.items():
-            part(0)
-            part(0)
-            print(f"{_median(part, device, 10):>9.2f} ms  {name}", flush=True)
-    rate = _ceiling(device)
-    operations = _decoder_operations(model, settings)
-    print(
-        f"floor of the decoder's products: {3e3 * operations / rate:.2f} ms forward and backward "
-        f"at the {rate / 1e12:.1f} TFLOP/s measured here"
-    )
-
-
-def _decoder_operations(model: GeoCo, settings: Config) -> float:
-    """Multiplications and additions of the decoder's layers, forward."""
-    samples = settings.train.batch * settings.data.window.length * settings.model.slots.count
-    total = 0.0
-    sizes = [*model.decoder.sizes, model.decoder.sizes[-1]]
-    for size, layer in zip(sizes, [*model.decoder.refine, model.decoder.color], strict=True):
-        assert isinstance(layer, ScaleSteeredConv2d | torch.nn.Conv2d)
-        total += 2.0 * samples * size**2 * layer.weight.numel()
-    return total
-
-
-def _ceiling(device: torch.device) -> float:
-    """Products per second of large matrices in bf16, times two."""
-    size = 8192 if device.type == "cuda" else 512
-    a = torch.randn(size, size, device=device, dtype=torch.bfloat16)
-    a @ a
-    return 2e3 * size**3 / _median(lambda _: a @ a, device, 10)
-
-
-def _median(run: Callable[[int], object], device: torch.device, count: int) -> float:
-    """Milliseconds; on a GPU of queued calls, since a training does not wait for each."""
-    if device.type != "cuda":
-        times = []
-        for index in range(min(count, 3)):
-            began = time.perf_counter()
-            run(index)
-            times.append(1000 * (time.perf_counter() - began))
-        return statistics.median(times)
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
-    events[0].record()
-    for index, event in enumerate(events[1:]):
-        run(index)
-        event.record()
-    torch.cuda.synchronize()
-    return statistics.median(a.elapsed_time(b) for a, b in itertools.pairwise(events))
 
 
 def _busy(run: Callable[[int], object], device: torch.device, milliseconds: float) -> float:

@@ -14,13 +14,11 @@ from torch import Tensor
 
 from geoco import teacher
 from geoco.config_training import Teacher
-from geoco.data import SolidsDataset, StoreDataset
+from geoco.data import Clips
 from geoco.decoders import Fields
 from geoco.errors import GeocoError
 from geoco.model import GeoCo
 from geoco.selector import Domain, deployment_domain
-
-Clips = SolidsDataset | StoreDataset
 
 
 @dataclass(frozen=True)

@@ -277,6 +277,11 @@ def dataset_name(config: Config) -> str | None:
 
 def describe_data(config: Config) -> str:
     """The training data in a line."""
+    also = [f"{part.path.name} ({part.times} times as often)" for part in config.train.also]
+    return "; and ".join((_describe_own(config), *also))
+
+
+def _describe_own(config: Config) -> str:
     data = config.data
     size = f"{data.height} x {data.width} pixels"
     if isinstance(data, Solids):

@@ -135,7 +135,7 @@ def calibrate(
     import torch
 
     from geoco import calibration, checkpoints
-    from geoco.data import open_dataset
+    from geoco.data import open_training
     from geoco.model import GeoCo
 
     weights = checkpoints.read_weights(run)
@@ -145,7 +145,7 @@ def calibrate(
     generator = torch.Generator().manual_seed(settings.seed)
     found = calibration.operating_points(
         model,
-        open_dataset(weights.config.data, "train"),
+        open_training(weights.config),
         clips,
         settings.selector.teacher,
         generator,

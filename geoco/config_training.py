@@ -4,6 +4,7 @@ Where neither the paper nor its authors' release fixes a number, the comment say
 """
 
 import itertools
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -112,6 +113,13 @@ class TemporalTraining(Section):
     warmup: int = Field(2000, ge=0)
 
 
+class Also(Section):
+    """A store whose training clips join those of `data`, each `times` times as often."""
+
+    path: Path
+    times: int = Field(1, ge=1)
+
+
 class Train(Section):
     """Optimisation, curriculum and what is written down on the way."""
 
@@ -130,6 +138,7 @@ class Train(Section):
     feed: Literal["resident", "stream"] = "stream"  # all frames on the device, or read as needed
     stride: int = Field(1, ge=1)  # clips start at every so many frames; our choice
     flip: bool = False  # mirror half of the clips
+    also: tuple[Also, ...] = ()
     phases: tuple[Phase, ...] = Field(OBJ3D_PHASES, min_length=1)
     weights: Weights = Weights()
     huber: float = Field(0.05, gt=0)

@@ -15,10 +15,9 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from geoco import calibration, checkpoints, config, teacher
-from geoco.calibration import Clips
 from geoco.config import Config
 from geoco.config_training import SelectorTraining
-from geoco.data import open_dataset
+from geoco.data import Clips, open_training
 from geoco.errors import GeocoError
 from geoco.model import GeoCo
 from geoco.selector import COLORS, SCALARS, Selector, pixels_of
@@ -85,7 +84,7 @@ def refit(
     if not settings.model.selector.enabled:
         raise GeocoError(f"{run}: has no selector: add model.selector.enabled=true to fit one")
     model = with_new_selector(settings, weights.tensors, str(run))
-    dataset = open_dataset(settings.data, "train")
+    dataset = open_training(settings)
     generator = torch.Generator().manual_seed(settings.train.seed)
     panel = draw_panel(
         model, dataset, clips, settings, generator, lambda *news: progress("panel", *news)

@@ -28,7 +28,7 @@ from torch import Tensor
 from geoco import checkpoints, draw, progress
 from geoco.config import Config, Window
 from geoco.curriculum import TERMS, Curriculum
-from geoco.data import open_dataset
+from geoco.data import open_dataset, open_training
 from geoco.data.feed import Feed, Order, ResidentFeed, StreamFeed
 from geoco.errors import GeocoError
 from geoco.model import GeoCo
@@ -306,8 +306,7 @@ class Trainer:
         """Training clips of a length; a phase with another length gets another feed."""
         if frames not in self._feeds:
             cut = Window(length=frames, stride=self.settings.stride)
-            data = self.config.data.model_copy(update={"window": cut})
-            dataset = open_dataset(data, "train")
+            dataset = open_training(self.config, cut)
             order = Order(len(dataset), self.settings.batch, self.settings.seed)
             rank, share = self.fabric.global_rank, self.settings.batch // self.fabric.world_size
 

@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 import geoco as package
 from geoco import cards, checkpoints, config, publishing, zoo
 from geoco.cli import app
+from geoco.config_training import Also
 from geoco.data import SolidsDataset, open_dataset
 from geoco.errors import GeocoError
 from geoco.evaluation import GeoCoModel, evaluate
@@ -256,6 +257,16 @@ def test_odd_names(run: Path, tmp_path: Path, name: str) -> None:
     with pytest.raises(GeocoError, match="a model's name is made of letters"):
         publishing.publish(run, name, tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_what_else_was_trained_on_is_said_without_its_place() -> None:
+    train = CONFIG.train.model_copy(
+        update={"also": (Also(path=Path("/home/me/stores/mine"), times=3),)}
+    )
+    mixed = CONFIG.model_copy(update={"train": train})
+    assert publishing.portable(mixed).train.also == (Also(path=Path("mine"), times=3),)
+    own = cards.describe_data(CONFIG)
+    assert cards.describe_data(mixed) == f"{own}; and mine (3 times as often)"
 
 
 def test_bad_inputs(run: Path, results: Path, tmp_path: Path) -> None:

@@ -1,11 +1,21 @@
 """Data: one sample record, the embedded generator, and loaders for real videos."""
 
-from geoco.config import Solids, Split, Store
+from geoco.config import Config, Solids, Split, Store, Window
 from geoco.data.clip import Clip, ClipBatch
+from geoco.data.mixing import Clips, Ingredient, MixedDataset
 from geoco.data.solids import SolidsDataset
-from geoco.data.store import StoreDataset
+from geoco.data.store import StoreDataset, read_index
 
-__all__ = ["Clip", "ClipBatch", "SolidsDataset", "StoreDataset", "open_dataset"]
+__all__ = [
+    "Clip",
+    "ClipBatch",
+    "Clips",
+    "MixedDataset",
+    "SolidsDataset",
+    "StoreDataset",
+    "open_dataset",
+    "open_training",
+]
 
 
 def open_dataset(config: Solids | Store, split: Split) -> SolidsDataset | StoreDataset:
@@ -13,3 +23,19 @@ def open_dataset(config: Solids | Store, split: Split) -> SolidsDataset | StoreD
     if isinstance(config, Solids):
         return SolidsDataset(config, split)
     return StoreDataset(config, split)
+
+
+def open_training(config: Config, window: Window | None = None) -> Clips:
+    """What a training takes its clips from: the training split, and the stores of `train.also`."""
+    window = window or config.data.window
+    own = open_dataset(config.data.model_copy(update={"window": window}), "train")
+    if not config.train.also:
+        return own
+    ingredients = [Ingredient(own, 1, "data")]
+    for also in config.train.also:
+        index = read_index(also.path / "train")
+        store = Store(
+            path=also.path, height=index.height, width=index.width, source=None, window=window
+        )
+        ingredients.append(Ingredient(StoreDataset(store, "train"), also.times, str(also.path)))
+    return MixedDataset(ingredients)

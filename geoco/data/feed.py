@@ -13,8 +13,7 @@ import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
-from geoco.data.solids import SolidsDataset
-from geoco.data.store import StoreDataset
+from geoco.data.mixing import Clips
 
 _AHEAD = 4  # batches that a stream reads before they are asked for
 
@@ -53,7 +52,7 @@ class ResidentFeed:
 
     def __init__(
         self,
-        dataset: SolidsDataset | StoreDataset,
+        dataset: Clips,
         rows: Callable[[int], Int64[np.ndarray, " batch"]],
         device: torch.device,
         progress: Callable[[int, int], None] = lambda done, all: None,
@@ -82,7 +81,7 @@ class StreamFeed:
 
     def __init__(
         self,
-        dataset: SolidsDataset | StoreDataset,
+        dataset: Clips,
         rows: Callable[[int], Int64[np.ndarray, " batch"]],
         device: torch.device,
     ) -> None:

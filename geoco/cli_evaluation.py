@@ -23,6 +23,9 @@ def evaluate(
         list[str] | None,
         typer.Argument(help="Differences of the data, as in data.path=stores/mine."),
     ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="A configuration whose data to use, not the model's own.")
+    ] = None,
     split: SplitName = "val",
     tables: Annotated[
         str, typer.Option(help="all that fit, or names with commas between.")
@@ -35,8 +38,15 @@ def evaluate(
         int | None,
         typer.Option(min=1, help="Scenes at once, 64 or, on a GPU, 256; changes no result."),
     ] = None,
+    tile: Annotated[
+        int | None,
+        typer.Option(min=1, help="Slots at once on the finite-grid table's larger canvas."),
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     figures: Annotated[bool, typer.Option(help="Draw pictures of the edits.")] = True,
+    name: Annotated[
+        str | None, typer.Option(help="Of the model in tables; its run and step if not given.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="A folder; RUN/evaluation if not given.")] = None,
 ) -> None:
     """Measure whether a model's slots obey commands: JSON, Markdown, LaTeX and figures.
@@ -51,6 +61,8 @@ def evaluate(
             import matplotlib  # noqa: F401
     loaded = zoo.load(run, device)
     config = loaded.config
+    if data is not None:
+        config = config.model_copy(update={"data": configuration.load(data).data})
     if overrides:
         config = configuration.override(config, overrides)
     where = Path(run)
@@ -66,15 +78,27 @@ def evaluate(
             evaluation.GeoCoVideoModel(loaded.model),
             dataset,
             folder,
-            f"{config.model.decoder.design}, step {loaded.step:,}",
+            name or f"{_title(where)}, step {loaded.step:,}",
             names,
             batch or (64 if device == "cpu" else 256),
             windows,
             extended_windows,
             figures,
             advance_by_name(bars),
+            tile,
         )
     console.print(f"wrote {folder / 'tables.md'}", soft_wrap=True)
+
+
+def _title(source: Path) -> str:
+    """What to call a model in tables: the run, or the shipped name, that it comes from."""
+    from geoco import checkpoints
+
+    given = source.resolve() if source.exists() else source
+    inner = (checkpoints.FOLDER, checkpoints.WEIGHTS)
+    parts = [part for part in given.parts if part not in inner and not part.startswith("step-")]
+    refitted = parts[-1] == checkpoints.REFITTED
+    return f"{parts[-2]} refitted" if refitted and len(parts) > 1 else parts[-1]
 
 
 def compare(

@@ -22,8 +22,7 @@ from geoco.cards import Card, Measured
 from geoco.config import Config, DinoEncoder, Solids, Split, Store
 from geoco.data import open_dataset
 from geoco.errors import GeocoError
-from geoco.evaluation import TABLES, Factual, GeoCoModel, population, read_records
-from geoco.evaluation.commands import IDENTITY
+from geoco.evaluation import TABLES, GeoCoModel, population
 from geoco.evaluation.figures import FOLDER as FIGURES
 from geoco.evaluation.results import read_results
 from geoco.evaluation.run import describe
@@ -40,8 +39,6 @@ PLACES = ("data.path", "data.source.path", "model.encoder.weights")  # what says
 _SPLITS: tuple[Split, ...] = ("val", "test", "train")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
-# How far masks may differ between machines: by pixels or by a share, for that share of objects.
-_SAME_PIXELS, _SAME_AREA, _SAME_OBJECTS = 2, 0.02, 0.75
 
 Progress = Callable[[str, int, int], None]  # what is under way, done, in total
 
@@ -100,16 +97,10 @@ def publish(
     ours = GeoCoModel(model.eval())
     found = None
     if results is not None:
-        label = f"{config.model.decoder.design}, step {weights.step:,}"
-        found = _measured(results, ours, config, label)
+        found = _measured(results, ours, config)
 
     first = First.of(open_dataset(config.data, "val"), windows)
     factual = first.evaluated(ours, lambda *news: progress("first windows", *news))
-    if results and found and found.split == "val" and not _same_masks(_folder(results), factual):
-        raise GeocoError(
-            f"{results}: results of another model: its objects have other masks than those of "
-            f"{source}: evaluate this one with geoco eval"
-        )
     scales = trained_scales(ours, config, lambda *news: progress("training windows", *news))
     card = Card(
         name,
@@ -259,7 +250,7 @@ def _folder(results: Path) -> Path:
     return inner if inner.is_dir() else results
 
 
-def _measured(results: Path, model: GeoCoModel, config: Config, label: str) -> Measured:
+def _measured(results: Path, model: GeoCoModel, config: Config) -> Measured:
     """Results, which must be of this model on a split of its own data."""
     if not results.exists():
         raise GeocoError(f"{results}: there is no such file or folder: give what geoco eval wrote")
@@ -269,18 +260,13 @@ def _measured(results: Path, model: GeoCoModel, config: Config, label: str) -> M
         names = ", ".join(f"{table}.json" for table in TABLES)
         raise GeocoError(f"{results}: not a table of geoco eval: expected one of {names}")
     about, tables = read_results(folder, known)
-    if about.get("model") != label:
-        raise GeocoError(
-            f"{results}: results of another model, '{about.get('model')}', where this one is "
-            f"'{label}': evaluate it with geoco eval"
-        )
     different: list[str] = []
     for split in _SPLITS:
         try:
             dataset = open_dataset(config.data, split)
         except GeocoError:  # a store need not have all splits
             continue
-        expected = describe(model, dataset, label, about.get("windows"))
+        expected = describe(model, dataset, str(about.get("model")), about.get("windows"))
         unlike = [key for key, value in expected.items() if about.get(key) != value]
         if not unlike:
             return Measured(split, about, tables, _figures(folder))
@@ -294,26 +280,6 @@ def _measured(results: Path, model: GeoCoModel, config: Config, label: str) -> M
 def _figures(folder: Path) -> dict[str, Path]:
     found = {name: folder / FIGURES / f"{name}.png" for name in cards.SHOWN}
     return {name: path for name, path in found.items() if path.is_file()}
-
-
-def _same_masks(folder: Path, factual: Factual) -> bool:
-    """Whether recorded edits are of these objects, as far as both know the same windows.
-
-    An edit by the factor one leaves a mask as it is, so its area is that of the factual mask. Not
-    all must agree: another machine rounds otherwise.
-    """
-    try:
-        scale = read_records(folder).scale
-    except GeocoError:
-        return True
-    common = (scale.command == IDENTITY) & np.isin(scale.window, factual.window)
-    if not common.any():
-        return True
-    areas = factual.masks.sum((-2, -1)).numpy()[scale.window[common], scale.slot[common]]
-    pixels = factual.masks.shape[-2] * factual.masks.shape[-1]
-    recorded = pixels * scale.coverage[common]
-    same = np.abs(areas - recorded) <= np.maximum(_SAME_PIXELS, _SAME_AREA * recorded)
-    return bool(same.mean() >= _SAME_OBJECTS)
 
 
 # -- folders and the Hub ---------------------------------------------------------------------------

@@ -160,3 +160,18 @@ def test_eval_and_compare(weights: Path, tmp_path: Path) -> None:
     done = geoco("compare", tmp_path / "one", tmp_path)
     assert done.returncode == 2
     assert "there are no results here" in done.stderr
+
+
+def test_eval_of_other_data_under_another_name(weights: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text("data: {seed: 7, frames: 20, height: 16, width: 16, supersample: 1}\n")
+    for more, said in (((), f"{weights.parents[1].name}, step 7"), (("--name", "mine"), "mine")):
+        out = tmp_path / said
+        done = geoco(
+            "eval", weights, "data.episodes.val=3", "--data", other, "--windows", "2", "--tables",
+            "factual", "--no-figures", "--tile", "2", "--out", out, *more,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        about = json.loads((out / "factual.json").read_text())["population"]
+        assert about["model"] == said
+        assert about["data"] == "solids, val split: 3 videos of 20 frames, 16 x 16, seed 7"

@@ -1,5 +1,7 @@
 """Evaluation end to end: our own model on the embedded generator, files, tables, resumption."""
 
+import json
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import torch
 from evaluation_oracles import Discs, Numbered, scenes, video_major
 
 from geoco import config
-from geoco.data import SolidsDataset
+from geoco.data import ClipBatch, SolidsDataset
 from geoco.errors import GeocoError
 from geoco.evaluation import (
     TABLES,
@@ -305,6 +307,67 @@ def test_other_results_are_not_mixed_in(tmp_path: Path, change: dict[str, int], 
     evaluate(model, dataset, tmp_path, **wanted)  # type: ignore[arg-type]
     with pytest.raises(GeocoError, match=rf"another evaluation \(.*{what}.* differ\): delete it"):
         evaluate(model, dataset, tmp_path, **{**wanted, **change})  # type: ignore[arg-type]
+
+
+def test_another_model_of_the_same_name_is_told_apart(tmp_path: Path) -> None:
+    """By its weights, and by what decides how the selector acts."""
+    evaluate(tiny(), solids(), tmp_path, "tiny", ["stability"], windows=4)
+    assert evaluate(tiny(), solids(), tmp_path, "tiny", ["stability"], windows=4).tables
+    other = tiny()
+    with torch.no_grad():
+        other.model.decoder.alpha.bias[0] += 1e-3  # type: ignore[index]
+    bolder = GeoCoModel(tiny().model)
+    selector = TINY.selector.model_copy(update={"threshold": 0.6})
+    bolder.model.settings = TINY.model_copy(update={"selector": selector})
+    assert len({model.fingerprint for model in (tiny(), other, bolder)}) == 3
+    for model in (other, bolder):
+        with pytest.raises(GeocoError, match=r"\(checksum of the model differ\)"):
+            evaluate(model, solids(), tmp_path, "tiny", ["stability"], windows=4)
+
+
+def test_other_masks_and_other_windows_are_told_apart(tmp_path: Path) -> None:
+    class Unmasked(SolidsDataset):
+        def batch(self, indices: Sequence[int]) -> ClipBatch:
+            found = super().batch(indices)
+            assert found.masks is not None
+            return replace(found, masks=torch.zeros_like(found.masks))
+
+    longer = SOLIDS.model_copy(update={"window": config.Window(length=2)})
+    evaluate(tiny(), solids(), tmp_path, "tiny", ["stability"], windows=4)
+    with pytest.raises(GeocoError, match=r"\(checksum of two windows differ\)"):
+        evaluate(tiny(), Unmasked(SOLIDS, "val"), tmp_path, "tiny", ["stability"], windows=4)
+    with pytest.raises(GeocoError, match="frames of a window"):
+        evaluate(tiny(), SolidsDataset(longer, "val"), tmp_path, "tiny", windows=4)
+
+
+def test_results_say_what_they_are_of(tmp_path: Path) -> None:
+    evaluate(tiny(), solids(), tmp_path, "tiny", ["editing", "matched"], windows=4)
+    editing_, matched_ = (
+        json.loads((tmp_path / f"{table}.json").read_text())["population"]
+        for table in ("editing", "matched")
+    )
+    said = "solids, val split: 4 videos of 20 frames, 16 x 16, seed 42"
+    assert editing_["data"] == matched_["data"] == said
+    assert (editing_["interval replicates"], matched_["interval replicates"]) == (10_000, 5_000)
+    assert matched_["changed pixels"] == "by more than 2/255"
+
+
+def test_a_smaller_tile_changes_nothing(tmp_path: Path) -> None:
+    values = [
+        evaluate(
+            tiny(), solids(), tmp_path / str(tile), "tiny", ["finite-grid"], 8, 4, tile=tile
+        ).tables
+        for tile in (None, 1)
+    ]
+    assert values[0] == values[1]
+
+
+def test_a_finished_evaluation_looks_at_nothing_again(tmp_path: Path) -> None:
+    dataset, model = Numbered(video_major(3, 2)), Discs(scenes(6))
+    found = evaluate(model, dataset, tmp_path, "discs")
+    done = model.decoded
+    assert evaluate(model, dataset, tmp_path, "discs").tables == found.tables
+    assert model.decoded == done
 
 
 def test_messages(tmp_path: Path) -> None:

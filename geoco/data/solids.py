@@ -55,6 +55,16 @@ class SolidsDataset(Dataset[Clip]):
         return self.episodes * len(self.starts)
 
     @property
+    def description(self) -> str:
+        """The dataset in a line."""
+        config = self.config
+        kind = "textured solids" if config.textured else "solids"
+        return (
+            f"{kind}, {self.split} split: {self.episodes:,} videos of {config.frames} frames, "
+            f"{config.height} x {config.width}, seed {config.seed}"
+        )
+
+    @property
     def sources(self) -> list[str]:
         """The source of every window."""
         return [f"{self.split}/{i // len(self.starts)}" for i in range(len(self))]

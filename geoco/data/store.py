@@ -90,6 +90,12 @@ class StoreDataset(Dataset[Clip]):
         self._start = np.array([video.start for video in videos], dtype=np.int64)
 
     @property
+    def description(self) -> str:
+        """The dataset in a line."""
+        size = f"{self.index.height} x {self.index.width}"
+        return f"store, {self.path.name} split: {len(self.index.videos):,} videos, {size}"
+
+    @property
     def sources(self) -> tuple[str, ...]:
         """The name of the video that each clip is cut from."""
         return tuple(self.index.videos[video].source for video in self._video)

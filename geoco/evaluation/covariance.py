@@ -81,11 +81,12 @@ def covariance_scores(
     batch: int,
     windows: int | None = None,
     progress: Progress = lambda done, total: None,
+    tile: int | None = None,
 ) -> CovarianceScores:
     """The table, of all windows or of those that come first in window-major order.
 
-    `batch` is how many scenes may be decoded at once on the usual canvas; on the extended one, as
-    many fewer as it is larger. It changes nothing else.
+    `batch` is how many scenes may be decoded at once on the usual canvas, `tile` how many slots on
+    the extended one; if it is not given, as many fewer as that is larger. They change nothing else.
     """
     drawing = extended(model)
     with full_precision():
@@ -95,7 +96,7 @@ def covariance_scores(
         without = count - objects
         progress(without, count)
         position, scale = measure(
-            drawing, factual, chosen, batch, lambda done, _: progress(without + done, count)
+            drawing, factual, chosen, batch, lambda done, _: progress(without + done, count), tile
         )
     return CovarianceScores(count, objects, position, scale)
 
@@ -134,13 +135,14 @@ def measure(
     chosen: Bool[Tensor, "window slot"],
     batch: int,
     progress: Progress = lambda done, total: None,
+    tile: int | None = None,
 ) -> tuple[CovarianceRow, CovarianceRow]:
     """Translations and scalings of chosen objects, those of one slot number together."""
     window, slot = chosen.nonzero(as_tuple=True)
     families = (moves(factual, (window, slot)), _changing(resizes(factual, (window, slot))))
     found: tuple[list[Measured], ...] = ([], [])
     done = 0
-    tile = max(1, batch * chosen.shape[1] // EXTENT**2)
+    tile = tile or max(1, batch * chosen.shape[1] // EXTENT**2)
     each = len(MOVES)  # edits of an object, in either family
     for index in range(chosen.shape[1]):
         objects = (slot == index).nonzero()[:, 0]

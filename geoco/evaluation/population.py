@@ -32,7 +32,10 @@ Progress = Callable[[int, int], None]
 
 @runtime_checkable
 class Windows(Protocol):
-    """What is evaluated on: the datasets of `geoco.data`, or anything like them."""
+    """What is evaluated on: the datasets of `geoco.data`, or anything like them.
+
+    A `description`, a line of text, goes into the results if there is one.
+    """
 
     @property
     def sources(self) -> Sequence[str]:

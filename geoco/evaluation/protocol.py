@@ -7,7 +7,9 @@ explicit position and scale (`unplaced`). Tensors arrive on the CPU; a model mov
 likes and answers from wherever it is.
 """
 
+import zlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -94,6 +96,15 @@ class CommandModel(SlotModel, Protocol):
         """
 
 
+@runtime_checkable
+class KnownModel(SlotModel, Protocol):
+    """A model that can be told from others of the same name."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Another one for other weights; a checksum of them, say."""
+
+
 def unplaced(appearance: Float[Tensor, "*batch slot dim"]) -> Slots:
     """Slots of a model that knows no position and no scale."""
     nowhere = torch.full((*appearance.shape[:-1], 2), torch.nan, device=appearance.device)
@@ -111,6 +122,16 @@ class GeoCoModel:
     @property
     def slots(self) -> int:
         return self.model.settings.slots.count
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of weights and buffers, and of how the selector is used."""
+        selector = self.model.settings.selector
+        found = zlib.crc32(selector.model_dump_json().encode() if selector.enabled else b"")
+        for name, value in sorted(self.model.state_dict().items()):
+            found = zlib.crc32(name.encode(), found)
+            found = zlib.crc32(value.cpu().contiguous().numpy().tobytes(), found)
+        return f"{found:08x}"
 
     @property
     def size(self) -> int:

@@ -12,17 +12,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from geoco import ideal
+from geoco import bounds, ideal, metrics_rgb
 from geoco.errors import GeocoError
-from geoco.evaluation import archive, commands, population, stability
+from geoco.evaluation import archive, commands, matched, population, stability
 from geoco.evaluation.covariance import covariance_scores
 from geoco.evaluation.editing import REPLICATES, EditRecords, edit_records, editing_scores
 from geoco.evaluation.extended import ExtendedModel, full_precision
 from geoco.evaluation.factual import factual_scores
 from geoco.evaluation.figures import write_figures
-from geoco.evaluation.matched import MatchedRecords, matched_records, matched_scores
+from geoco.evaluation.matched import MatchedRecords
 from geoco.evaluation.population import Factual, Progress, Windows
-from geoco.evaluation.protocol import GeoCoModel, SlotModel
+from geoco.evaluation.protocol import GeoCoModel, KnownModel, SlotModel
 from geoco.evaluation.rendering import latex, markdown
 from geoco.evaluation.results import as_values, read_table, write_table
 from geoco.evaluation.tables import grids
@@ -67,26 +67,29 @@ def evaluate(
     extended_windows: int | None = None,
     figures: bool = False,
     progress: TableProgress = lambda table, done, total: None,
+    tile: int | None = None,
 ) -> Results:
     """Compute those of `tables` that `out` does not have yet; write all as Markdown and LaTeX.
 
     Without `tables`, all that fit this model and dataset. `name` says which model this is, in the
     tables and to tell its results from another's. `batch` is how many scenes are decoded at once,
     and changes nothing else. The finite-grid table can be limited to fewer windows by itself, for
-    it draws on a canvas nine times as large. `figures` draws pictures of the editing table. All of
-    it without TF32 and autocast, so that devices differ by rounding alone.
+    it draws on a canvas nine times as large, `tile` slots at once (by the batch if not given).
+    `figures` draws pictures of the editing table. All of it without TF32 and autocast, so that
+    devices differ by rounding alone.
     """
     unknown = [table for table in tables or () if table not in TABLES]
     if unknown:
         raise GeocoError(f"there is no table '{unknown[0]}': choose from {', '.join(TABLES)}")
     about = describe(model, dataset, name, windows)
-    work = _Work(model, dataset, out, batch, windows, extended_windows, progress)
-    limited = {} if extended_windows is None else {"windows of this table": extended_windows}
-    abouts = {table: about | (limited if table == "finite-grid" else {}) for table in TABLES}
+    work = _Work(model, dataset, out, batch, windows, extended_windows, progress, tile)
+    abouts = {table: about | _OWN.get(table, {}) for table in TABLES}
+    if extended_windows is not None:
+        abouts["finite-grid"] |= {"windows of this table": extended_windows}
     # All are looked at first: what does not belong here should not show up after an hour.
     found = {table: read_table(out, table, abouts[table]) for table in TABLES}
-    for table in work.fitting() if tables is None else tables:
-        if found[table] is None:
+    for table in TABLES if tables is None else tables:
+        if found[table] is None and (tables is not None or work.fits(table)):
             values = work.compute(table)
             write_table(out, table, abouts[table], values)
             found[table] = values
@@ -124,12 +127,18 @@ def describe(
     chosen = population.chosen_windows(dataset, limit)
     sources = dataset.sources
     names = [sources[window] for window in chosen]
-    # Names alone do not tell two datasets apart; two pictures do, and cost nothing.
-    pictures = dataset.batch([int(chosen[0]), int(chosen[-1])]).video[:, 0]
+    # Names alone do not tell two datasets apart; two windows do, and cost nothing.
+    ends = dataset.batch([int(chosen[0]), int(chosen[-1])])
+    seen = (ends.video, ends.masks)
     return {
         "model": name,
-        "checksum of sources": f"{zlib.crc32(json.dumps(names).encode()):08x}",
-        "checksum of two frames": f"{zlib.crc32(pictures.cpu().contiguous().numpy().data):08x}",
+        "checksum of the model": model.fingerprint if isinstance(model, KnownModel) else None,
+        "data": getattr(dataset, "description", None),
+        "checksum of sources": _checksum(json.dumps(names).encode()),
+        "checksum of two windows": _checksum(
+            *(part.cpu().contiguous().numpy() for part in seen if part is not None)
+        ),
+        "frames of a window": ends.video.shape[1],
         "windows": len(chosen),
         "windows of the dataset": len(dataset),
         "videos": len(set(names)),
@@ -143,10 +152,37 @@ def describe(
         "moves in pixels": [list(move) for move in commands.MOVES],
         "scale factors": list(commands.FACTORS),
         "donor": "next window of another source, cyclic window-major order, same rank",
-        "interval replicates": REPLICATES,
         "fixed scales": list(stability.SCALES),
         "shared-background seed": stability.SEED,
     }
+
+
+# What the tables' own definitions depend on, besides what all share.
+_OWN: dict[str, dict[str, Any]] = {
+    "factual": {"fewest pixels of a reference object": ideal.FEWEST_PIXELS},
+    "editing": {
+        "interval replicates": REPLICATES,
+        "interior": "object and ideal image avoid the outermost band of pixels",
+    },
+    "matched": {
+        "interval replicates": matched.REPLICATES,
+        "fewest pixels of a reference object": ideal.FEWEST_PIXELS,
+        "editing region": f"supports expanded by {metrics_rgb.EXPANSION} pixels",
+        "changed pixels": f"by more than {255 * metrics_rgb.CHANGED:.0f}/255",
+    },
+    "finite-grid": {
+        "fewest pixels of a measurement": bounds.FEWEST_PIXELS,
+        "precision": "float32, no TF32",
+    },
+    "tubes": {"interval replicates": REPLICATES},
+}
+
+
+def _checksum(*parts: Any) -> str:
+    found = 0
+    for part in parts:
+        found = zlib.crc32(part, found)
+    return f"{found:08x}"
 
 
 @dataclass(frozen=True)
@@ -160,24 +196,29 @@ class _Work:
     windows: int | None
     extended_windows: int | None
     progress: TableProgress
+    tile: int | None
 
     @cached_property
     def factual(self) -> Factual:
         report = self._report("factual slots")
         return population.factual(self.model, self.dataset, self.batch, self.windows, report)
 
-    def fitting(self) -> list[str]:
-        """The tables that this model and this dataset can have."""
+    def fits(self, table: str) -> bool:
+        """Whether this model and this dataset can have a table."""
         first = self.dataset.batch([0])
         known = first.masks is not None
-        fits = {
-            "stability": self.factual.explicit,
-            "shared-background": self.factual.explicit,
-            "matched": known,
-            "finite-grid": isinstance(self.model, ExtendedModel | GeoCoModel),
-            "tubes": known and first.video.shape[1] > 1 and isinstance(self.model, VideoModel),
-        }
-        return [table for table in TABLES if fits.get(table, True)]
+        match table:
+            case "stability" | "shared-background":
+                return self.factual.explicit
+            case "matched":
+                return known
+            case "finite-grid":
+                return isinstance(self.model, ExtendedModel | GeoCoModel)
+            case "tubes":
+                long = first.video.shape[1] > 1
+                return known and long and isinstance(self.model, VideoModel)
+            case _:
+                return True
 
     def compute(self, table: str) -> dict[str, Any]:
         model, dataset, batch = self.model, self.dataset, self.batch
@@ -196,12 +237,15 @@ class _Work:
                     stability.shared_background_scores(model, self.factual, batch, report)
                 )
             case "matched":
-                matched = matched_records(model, dataset, self.factual, batch, report)
-                archive.write(self.out, table, matched)
-                return as_values(matched_scores(matched))
+                records = matched.matched_records(model, dataset, self.factual, batch, report)
+                archive.write(self.out, table, records)
+                return as_values(matched.matched_scores(records))
             case "finite-grid":
-                limit = self.extended_windows
-                return as_values(covariance_scores(model, self.factual, batch, limit, report))
+                return as_values(
+                    covariance_scores(
+                        model, self.factual, batch, self.extended_windows, report, self.tile
+                    )
+                )
             case _:
                 tubes = tube_records(model, dataset, batch, self.windows, report)
                 archive.write(self.out, table, tubes)

@@ -35,7 +35,10 @@ class Inequality:
 def root_mean_square(
     values: Float[Tensor, "*edits height width"], domain: Bool[Tensor, "*edits height width"]
 ) -> Float64[Tensor, "*edits"]:
-    """Over a domain; nan where it is empty. Of probability differences: "Prob. RMSE"."""
+    """Over a domain: from 0, lower is better of errors; nan where the domain is empty.
+
+    Of probability differences, at most 1: "Prob. RMSE".
+    """
     inside = torch.where(domain, values.double(), 0)
     return (inside.square().sum((-2, -1)) / domain.sum((-2, -1))).sqrt()
 
@@ -62,7 +65,8 @@ def probability_bound(
     """|alpha_e - alpha_bar| <= tanh(|eps| / 4): Eq. (final-probability-bound).
 
     `logits` are the edited scene's final ones and `transported` is q; alpha_bar is the target's
-    probability in the reference scene, q against the edited competitors.
+    probability in the reference scene, q against the edited competitors. Both sides are in [0, 1],
+    lower is better.
     """
     target, others = _split(logits, slot)
     reference = torch.sigmoid(transported.double() - others.logsumexp(-3))
@@ -80,7 +84,8 @@ def transported_probability_bound(
     """|alpha_e - P alpha_f| <= tanh(|eps - db| / 4) + J: Eq. (transported-probability-bound).
 
     `transported_others` is P of the factual competitors' logsumexp; db is what competition changed,
-    J what bilinear sampling of probabilities instead of logits does.
+    J what bilinear sampling of probabilities instead of logits does. The left side is in [0, 1],
+    the right one in [0, 2], lower is better.
     """
     target, others = _split(logits, slot)
     transported, before = transported.double(), transported_others.double()
@@ -120,7 +125,8 @@ def membership(
 def membership_condition(members: Membership) -> Inequality:
     """Membership differs only where it is uncertain: Eq. (hard-membership-condition).
 
-    Holds without slack: rounding keeps the order of the two differences that U compares.
+    Both sides are masks, fewer pixels are better. Holds without slack: rounding keeps the order of
+    the two differences that U compares.
     """
     return Inequality(members.actual ^ members.reference, members.uncertain)
 

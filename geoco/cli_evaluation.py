@@ -15,6 +15,7 @@ from geoco.cli_parts import (
     progress_bars,
     split_of,
 )
+from geoco.errors import GeocoError
 
 
 def evaluate(
@@ -63,6 +64,9 @@ def evaluate(
     config = loaded.config
     if data is not None:
         config = config.model_copy(update={"data": configuration.load(data).data})
+    for text in overrides or ():
+        if not text.startswith("data."):
+            raise GeocoError(f"{text}: only the data can differ here, as in data.path=stores/mine")
     if overrides:
         config = configuration.override(config, overrides)
     where = Path(run)

@@ -119,7 +119,9 @@ class Store(Section):
     width: int = Field(64, ge=8, le=1024)
     crop: Literal["center", "none"] = "center"  # none squeezes the whole frame to height x width
     instances: bool = False  # find masks of coloured solids where the source has none
-    source: Annotated[Obj3DSource | MoviSource | FolderSource, Field(discriminator="kind")] | None
+    source: (
+        Annotated[Obj3DSource | MoviSource | FolderSource, Field(discriminator="kind")] | None
+    ) = None  # what to import; a store that is there needs none
     window: Window = Window()
 
 

@@ -102,7 +102,8 @@ def mean_best_overlap(
 ) -> float:
     """mBO of one frame or video: each instance's largest IoU with any segment, averaged.
 
-    [0, 1], higher is better, at least mIoU: a segment may serve several instances.
+    [0, 1], higher is better, at least mIoU: a segment may serve several instances. Without any
+    instance nan.
     """
     iou = _instance_iou(reference, predicted)
     return float(iou.max(1).mean()) if len(iou) else math.nan
@@ -202,7 +203,8 @@ def response_slope(
 ) -> Float64[Tensor, "*curves"]:
     """beta: least-squares slope, with intercept, of log value against log factor.
 
-    Ideal 1 for radius and 2 for coverage; nan unless the value is positive at every command.
+    Any number, ideally 1 for radius and 2 for coverage; nan unless the value is positive at every
+    command.
     """
     away = factors.double().log()
     away = away - away.mean()
@@ -231,7 +233,8 @@ def fixed_geometry_spread(values: Float[np.ndarray, "appearance"]) -> Spread:
 def background_averaged_spread(values: Float[np.ndarray, "background appearance"]) -> Spread:
     """The spread across appearances within each shared background, averaged over backgrounds.
 
-    Its variation is the mean of the backgrounds' own, not the ratio of the other two.
+    From 0, lower is better. Its variation is the mean of the backgrounds' own, not the ratio of the
+    other two.
     """
     each = [astuple(fixed_geometry_spread(row)) for row in values]
     return Spread(*np.mean(each, axis=0).tolist())
@@ -242,7 +245,7 @@ class Calibration:
     """How well inferred scale tells decoded radius: Sec. "Factual Scale Calibration"."""
 
     linear: float  # R^2 of r = a s + b: [0, 1], higher is better
-    unit_slope_log: float  # R^2 of log r = log s + b: at most 1, negative if worse than the mean
+    unit_slope_log: float  # R^2 of log r = log s + b: up to 1, higher is better
     log_ratio_deviation: float  # population deviation of log(r / s): from 0, lower is better
 
 

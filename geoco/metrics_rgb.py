@@ -17,7 +17,7 @@ CHANGED = 2 / 255
 def psnr(
     image: Float[Tensor, "*frames 3 height width"], target: Float[Tensor, "*frames 3 height width"]
 ) -> Float64[Tensor, "*frames"]:
-    """Each frame's 10 log10(1 / MSE) in dB: higher is better, equal pictures are infinite.
+    """Each frame's 10 log10(1 / MSE) in dB: from 0, higher is better, equal pictures are infinite.
 
     The Obj3D column, and that of full-image agreement with target images, average these dB.
     """

@@ -1,20 +1,22 @@
 """Models whose scores are known beforehand, and the windows that they are evaluated on.
 
-Discs drawn analytically: at p, with radius appearance x s. Frames say nothing but which window
-they are of, and the oracle knows the slots of each.
+Discs drawn analytically: at p, with radius appearance x s. Or their masks, warped pixel by pixel.
+Frames say nothing but which window they are of, and the oracle knows the slots of each.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from geoco import geometry
+from geoco import geometry, metrics
 from geoco.data import ClipBatch
 from geoco.evaluation import Encoded
 from geoco.evaluation.protocol import Drawn
 from geoco.slots import Slots
+from geoco.supports import hard_ownership
 
 STEP = 2 / 63  # one pixel of 64
 
@@ -69,6 +71,36 @@ class Discs:
         background = slots.appearance[..., 1] > 0
         logits = torch.where(background[..., None, None], 0.0, logits)
         return torch.rand(*logits.shape[:2], 3, self.size, self.size), logits
+
+
+class Warped(Discs):
+    """Warps the discs' factual masks; a position is the centroid, an appearance says whose mask.
+
+    Sampled by PyTorch, not by the protocol's own function.
+    """
+
+    def __init__(self, scenes: Slots, size: int = 64) -> None:
+        self.masks = hard_ownership(Discs(scenes, size).draw(scenes)[1])
+        windows, count = scenes.scale.shape
+        whose = torch.cartesian_prod(torch.arange(windows), torch.arange(count)).float()
+        center = metrics.support_moments(self.masks).center
+        super().__init__(
+            replace(scenes, appearance=whose.view(windows, count, 2), position=center), size
+        )
+
+    def draw(self, slots: Slots) -> Drawn:
+        whose = slots.appearance.long().unbind(-1)
+        source = self.scenes[whose]
+        shrink = (source.scale.double() / slots.scale)[..., None, None, None]
+        points = geometry.grid(self.size, self.size, dtype=torch.float64)
+        away = points - slots.position[..., None, None, :]
+        # A little to the right and down: half-way between pixels takes those, not the even ones.
+        places = source.position[..., None, None, :] + shrink * away + 1e-6
+        masks = self.masks[whose].double().flatten(0, 1)[:, None]
+        warped = F.grid_sample(masks, places.flatten(0, 1), mode="nearest", align_corners=True)
+        logits = (2 * warped - 1).view(*slots.scale.shape, self.size, self.size)
+        logits = torch.where((whose[1] == 0)[..., None, None], 0.0, logits)
+        return torch.zeros(*logits.shape[:2], 3, self.size, self.size), logits
 
 
 class Deaf(Discs):

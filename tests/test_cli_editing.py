@@ -175,3 +175,7 @@ def test_eval_of_other_data_under_another_name(weights: Path, tmp_path: Path) ->
         about = json.loads((out / "factual.json").read_text())["population"]
         assert about["model"] == said
         assert about["data"] == "solids, val split: 3 videos of 20 frames, 16 x 16, seed 7"
+    done = geoco("eval", weights, "model.slots.count=3", "--out", tmp_path / "no")
+    assert done.returncode == 2
+    assert "only the data can differ here" in done.stderr
+    assert not (tmp_path / "no").exists()

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 import torch
-from evaluation_oracles import STEP, Deaf, Discs, Moody, Numbered, scenes, video_major
+from evaluation_oracles import STEP, Deaf, Discs, Moody, Numbered, Warped, scenes, video_major
 
 from geoco.evaluation import commands, editing, factual, population, stability
 from geoco.evaluation.commands import FACTORS, MOVES
@@ -39,6 +39,34 @@ def test_a_perfect_decoder_scores_perfectly() -> None:
         assert scope.transplant.error.value < STEP / 2
         assert scope.position.disappeared == 0
         assert scope.scale.disappeared == 0
+
+
+def test_a_decoder_that_warps_masks_exactly_scores_100() -> None:
+    scores = edited(Warped(OBJECTS))
+    assert scores.objects == 12
+    for scope in (scores.all, scores.interior):
+        for kind in (scope.position, scope.scale, scope.transplant):
+            assert kind.edits > 0
+            assert kind.f1.estimate == kind.f1.low == kind.f1.high == 100
+            assert kind.disappeared == 0
+        # Radii are 10 to 13 pixels: pixels bias small discs.
+        assert scope.curves.radius.value == pytest.approx(1, abs=0.03)
+        assert scope.curves.coverage.value == pytest.approx(2, abs=0.06)
+        assert scope.position.error is not None
+        assert scope.position.error.value < 1e-9
+        assert scope.transplant.error is not None
+        assert scope.transplant.error.value < STEP / 2
+
+
+def test_masks_that_leave_the_canvas_are_warped_exactly_too() -> None:
+    """Two discs of a scene, off the centre: some targets lose pixels beyond the edge."""
+    model = Warped(scenes(len(WINDOWS), objects=2))
+    scores = edited(model)
+    assert scores.objects == 24
+    assert scores.interior.position.edits < scores.all.position.edits == 96
+    for scope in (scores.all, scores.interior):
+        for kind in (scope.position, scope.scale, scope.transplant):
+            assert kind.f1.estimate == 100
 
 
 def test_a_decoder_that_ignores_commands_scores_as_no_edit() -> None:

@@ -73,3 +73,19 @@ def test_a_strangers_model(tmp_path: Path) -> None:
     position = editing["all"]["position"]
     assert position["f1"]["estimate"] > position["noop"] + 30  # discs obey
     assert "## Counterfactual editing capability" in said
+
+
+def test_a_model_that_is_told_what_to_do(tmp_path: Path) -> None:
+    said = run("evaluate_a_commanded_model.py", cwd=tmp_path)
+    folder = tmp_path / "runs" / "masks"
+    factual = json.loads((folder / "factual.json").read_text())["values"]
+    scores = json.loads((folder / "editing.json").read_text())["values"]["all"]
+    for kind in ("position", "scale"):
+        assert scores[kind]["f1"]["estimate"] > scores[kind]["noop"] + 30  # masks obey
+    # A slot takes its place along: worse than leaving the recipient as it is.
+    assert scores["transplant"]["f1"]["estimate"] < scores["transplant"]["noop"] - 10
+    # Undefined without a position and a scale, not zero.
+    assert factual["position_error"] == {"value": None, "defined": 0, "total": factual["objects"]}
+    assert factual["calibration"]["linear"] is None
+    assert factual["reference_errors"]["decoded_to_reference"]["defined"] > 0
+    assert "## Counterfactual editing capability" in said

@@ -3,8 +3,8 @@
 A stranger's model implements `SlotModel`, two attributes and two methods. One that draws each slot
 by itself can also implement `OneSlotModel`, and every edit then costs one slot instead of all. One
 that has its own way of moving and resizing implements `CommandModel`; its slots may then lack an
-explicit position and scale (`unplaced`). Tensors arrive on the CPU; a model moves them where it
-likes and answers from wherever it is.
+explicit position and scale (`unplaced`). Tensors arrive on the CPU, frames wherever their dataset
+has them; a model moves them where it likes and answers from wherever it is.
 """
 
 import zlib

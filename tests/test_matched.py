@@ -8,13 +8,15 @@ import pytest
 import torch
 from evaluation_oracles import Discs, scenes, video_major
 from test_evaluation_run import solids, tiny
+from torch import Tensor
 
 from geoco import ideal, metrics, metrics_rgb, oracle, supports
 from geoco.data import ClipBatch
 from geoco.errors import GeocoError
-from geoco.evaluation import Encoded, matched, population, references
+from geoco.evaluation import Encoded, as_values, commands, matched, population, references, unplaced
 from geoco.evaluation.commands import FACTORS, MOVES
 from geoco.evaluation.protocol import Drawn
+from geoco.evaluation.tables import grids
 from geoco.ideal import Map
 from geoco.slots import Slots
 from geoco.solids import Move, Replace, Scale
@@ -34,6 +36,19 @@ class Painted(Discs):
 class PaintedDeaf(Painted):
     def decode(self, encoded: Encoded, slots: Slots) -> Drawn:
         return self.draw(encoded.slots)
+
+
+class PaintedMute(Painted):
+    """Knows no position and no scale, and takes no command: all is appearance."""
+
+    def encode(self, frames: Tensor, starts: Tensor) -> Encoded:
+        found = super().encode(frames, starts).slots
+        parts = (found.appearance, found.position, found.scale[..., None])
+        return Encoded(unplaced(torch.cat(parts, -1)), None)
+
+    def decode(self, encoded: Encoded, slots: Slots) -> Drawn:
+        state = slots.appearance
+        return self.draw(Slots(state[..., :2], state[..., 2:4], state[..., 4]))
 
 
 class Shown:
@@ -87,6 +102,8 @@ def test_an_obedient_model_is_like_its_targets() -> None:
     assert scores.position.f1.estimate == pytest.approx(100)
     assert scores.scale.f1 is not None
     assert scores.scale.f1.estimate > 95
+    assert scores.scale.oracle is not None
+    assert scores.scale.unedited is not None
     assert scores.scale.oracle.region.estimate > scores.scale.unedited.region.estimate + 3
     assert scores.position.exact is None
     assert scores.transplant.f1 is None
@@ -100,6 +117,32 @@ def test_a_deaf_model_is_its_unedited_picture() -> None:
     assert records.change.max() < 1e-9
     one = records.where(records.kind == 0)
     assert one.f1.max() < 0.8
+
+
+def test_what_a_model_cannot_be_asked_is_undefined() -> None:
+    _, _, records = shown(PaintedMute)
+    told, swapped = (records.where(kept) for kept in (records.kind < 2, records.kind == 2))
+    assert len(told) == 12 * (4 + 4)
+    assert not told.edited.any()
+    assert not told.valid.any()
+    for name in matched._MEASURED:
+        assert np.isnan(getattr(told, name)).all(), name
+    assert swapped.edited.all()
+    for name in ("oracle", "unedited", "change", "changed"):
+        assert np.isfinite(getattr(swapped, name)).all(), name
+    scores = matched.matched_scores(records)
+    for kind in (scores.position, scores.scale):
+        assert (kind.edits, kind.unassociated, kind.common, kind.carried) == (48, 0, 0, 0)
+        scored = (kind.f1, kind.oracle, kind.unedited, kind.exact, kind.exact_f1)
+        assert {*scored, kind.oracle_exact, kind.change, kind.changed} == {None}
+    assert scores.transplant.change is not None
+    tables = {grid.title: grid for grid in grids("mute", {"matched": as_values(scores)})}
+    for title in ("Object-matched editing", "RGB preservation"):
+        for row in tables[title].rows:
+            assert set(row[1:]) == {"–"}, title
+    for row in tables["PSNR (dB) against RGB oracle edits"].rows:
+        assert [cell == "–" for cell in row[1:]] == [True, True, False] * 2
+    assert "0/48 position, 0/48 scale" in tables["RGB preservation"].caption
 
 
 def test_who_is_asked_and_who_gives() -> None:
@@ -147,7 +190,8 @@ def test_an_object_without_a_slot_is_left_as_it_is() -> None:
     assert not lost.edited.any()
     assert not lost.valid.any()
     np.testing.assert_array_equal(lost.oracle, lost.unedited)
-    assert np.isnan(lost.f1).all()
+    for name in ("f1", "change", "changed"):  # who misses an object disturbs nothing: no praise
+        assert np.isnan(getattr(lost, name)).all()
     # Nor can it give its appearance: window 1 is where window 4 looks for a donor.
     orphans = records.where((records.kind == 2) & (records.window == 4))
     assert len(orphans) == 2
@@ -158,7 +202,12 @@ def test_an_object_without_a_slot_is_left_as_it_is() -> None:
     assert not floor.valid.any()
     scores = matched.matched_scores(records)
     assert scores.position.unassociated == 4
+    assert scores.position.carried == scores.position.edits - 4
     assert scores.position.common < scores.position.edits
+    assert scores.position.oracle is not None
+    moved = records.where(records.kind == 0)
+    expected = metrics.video_means(moved.oracle, moved.video).mean()
+    assert scores.position.oracle.full.estimate == pytest.approx(expected)  # it counts here
 
 
 def test_without_masks_there_is_no_such_table() -> None:
@@ -178,6 +227,25 @@ def test_batches_change_nothing() -> None:
         )
 
 
+def test_no_more_masks_are_warped_at_once_than_a_batch_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, dataset, records = shown()
+    found = population.factual(model, dataset, 4)
+    sizes, warp = [], ideal.warp
+
+    def noted(mask: Tensor, edit: Map) -> Tensor:
+        sizes.append(len(mask))
+        return warp(mask, edit)
+
+    monkeypatch.setattr(ideal, "warp", noted)
+    monkeypatch.setattr(commands, "_CHUNK", 3)
+    again = matched.matched_records(model, dataset, found, 3)
+    assert max(sizes) == 3
+    np.testing.assert_array_equal(again.reference_valid, records.reference_valid)
+    assert sum(sizes) > len(records)
+
+
 def test_records_of_our_model_by_brute_force() -> None:
     """Edit by edit, through `decode` of whole scenes; solids tells the truth."""
     model, dataset = tiny(), solids()
@@ -187,6 +255,7 @@ def test_records_of_our_model_by_brute_force() -> None:
     generator = np.random.default_rng(0)
     chosen = generator.permutation(np.flatnonzero(records.edited))[:30]
     assert set(records.kind[chosen]) == {0, 1, 2}
+    assert set(np.isnan(records.exact_f1[chosen])) == {False, True}
     for row in chosen:
         one = {part.name: getattr(records, part.name)[row] for part in fields(records)}
         compare_record(model, dataset, found, objects, one)
@@ -241,7 +310,7 @@ def compare_record(model, dataset, found, objects, one) -> None:  # type: ignore
     rgb, logits = model.decode(encoded, state.with_slot(slot, new))
     image = supports.composite(rgb, supports.ownership(logits))
     support = supports.hard_ownership(logits)[:, slot]
-    exact = truth.frames.double() / 255
+    exact, mask = truth.frames.double() / 255, truth.masks == item + 1
     before = found.image[[window]].double()
     kept = metrics_rgb.rgb_preservation(before, image, region)
     expected = {
@@ -250,7 +319,7 @@ def compare_record(model, dataset, found, objects, one) -> None:  # type: ignore
         "unedited_region": metrics_rgb.region_psnr(before, target, region),
         "exact": metrics_rgb.psnr(image, exact),
         "exact_region": metrics_rgb.region_psnr(image, exact, region),
-        "exact_f1": metrics.f1(support, truth.masks == item + 1),
+        "exact_f1": metrics.f1(support, mask) if mask.sum() >= 10 else np.nan,
         "oracle_exact": metrics_rgb.psnr(target, exact),
         "change": kept.change,
         "changed": kept.changed,
@@ -258,7 +327,7 @@ def compare_record(model, dataset, found, objects, one) -> None:  # type: ignore
     if own is not None:
         expected["f1"] = metrics.f1(support, own)
     for name, value in expected.items():
-        assert one[name] == pytest.approx(float(value), rel=1e-5, abs=1e-9), name
+        assert one[name] == pytest.approx(float(value), rel=1e-5, abs=1e-9, nan_ok=True), name
 
 
 def test_scores_average_within_videos_first() -> None:
@@ -267,6 +336,8 @@ def test_scores_average_within_videos_first() -> None:
     value = np.where(uneven.video == 0, 40.0, 20.0)
     scores = matched.matched_scores(replace(uneven, oracle=value, change=value / 100))
     # Three videos weigh alike, though the first has fewer edits.
+    assert scores.position.oracle is not None
+    assert scores.position.change is not None
     assert scores.position.oracle.full.estimate == pytest.approx((40 + 20 + 20) / 3)
     assert scores.position.change.estimate == pytest.approx(0.8 / 3)
     assert scores.position.edits == len(uneven)
@@ -282,6 +353,9 @@ def test_f1_is_over_the_common_pool() -> None:
     assert scores.position.f1.estimate == pytest.approx(25)
     assert scores.position.common == 4
     assert scores.scale.common == 0
+    assert (scores.objects, scores.windows, scores.videos) == (1, 1, 1)  # four moves of one object
+    pool[records.kind == 2] = True  # transplants have no F1
+    assert matched.matched_scores(low, pool).objects == 1
     assert scores.scale.f1 is not None
     assert np.isnan(scores.scale.f1.estimate)
 

@@ -166,7 +166,7 @@ def test_messages(tmp_path: Path) -> None:
     with pytest.raises(GeocoError, match=r"another evaluation \(windows differ\): delete it"):
         results.read_table(tmp_path, "editing", {"windows": 3})
     path = results.table_path(tmp_path, "editing")
-    path.write_text(path.read_text().replace('"format": 1', '"format": 7'))
+    path.write_text(path.read_text().replace(f'"format": {results.FORMAT}', '"format": 7'))
     with pytest.raises(GeocoError, match="results of format 7"):
         results.read_table(tmp_path, "editing", {})
     path.write_text("{")

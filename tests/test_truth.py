@@ -28,6 +28,7 @@ from geoco.evaluation import (
 from geoco.evaluation.commands import FACTORS, MOVES
 from geoco.evaluation.factual import factual_scores
 from geoco.evaluation.protocol import Drawn
+from geoco.evaluation.tables_matched import exact as exact_table
 from geoco.evaluation.truth import TrueScenes
 from geoco.solids import Edit, Move, Pictures, Replace, Scale
 
@@ -224,9 +225,38 @@ def test_it_agrees_with_the_truth_of_the_matched_table() -> None:
     assert records.edited.all()
     assert set(records.kind.tolist()) == {0, 1, 2}
     assert records.exact.min() > 150  # dB: float32 against float64
-    # Only an object that is quite hidden shares no pixel with its truth.
-    assert set(records.exact_f1.tolist()) <= {0.0, 1.0}
-    assert (records.exact_f1 == 1).mean() > 0.95
+    assert (records.exact_f1 == 1).all()
+
+
+def test_f1_is_over_what_can_be_seen() -> None:
+    """Ten pixels of the edited object: fewer are no target, and no failure either."""
+    hiding = SolidsDataset(SOLIDS.model_copy(update={"seed": 2}), "val")
+    truth = TrueScenes(hiding)
+    factual = population.factual(truth, hiding, 3, 4)
+    factual.masks[0, 1] = False  # an object that has no slot
+    records = matched.matched_records(truth, hiding, factual, 16)
+    lost = records.where((records.window == factual.window[0]) & (records.label == 1))
+    assert not lost.edited.any()
+    for index, kind in enumerate((Move, Scale)):
+        rows = records.where(records.kind == index)
+        seen = []
+        for window, label, command in zip(rows.window, rows.label, rows.command, strict=True):
+            asked = MOVES[command] if kind is Move else (FACTORS[command],)
+            drawn = hiding.counterfactual([int(window)], [(0, kind(int(label) - 1, *asked))])
+            seen.append(int((drawn.masks == int(label)).sum()))
+        visible = np.array(seen) >= 10
+        assert not visible.all()
+        np.testing.assert_array_equal(np.isnan(rows.exact_f1), ~visible)
+        np.testing.assert_array_equal(rows.exact_f1[visible], rows.edited[visible])
+    scores = matched.matched_scores(records)
+    known = records.where((records.kind == 0) & ~np.isnan(records.exact_f1))
+    assert scores.position.visible == len(known) < scores.position.edits
+    assert scores.position.exact_f1 is not None
+    expected = 100 * metrics.video_means(known.exact_f1, known.video).mean()
+    assert scores.position.exact_f1.estimate == pytest.approx(expected)
+    shown = exact_table("truth", as_values(scores))
+    assert shown is not None
+    assert f"visible: {len(known)}/{scores.position.edits} position, " in shown.caption
 
 
 def test_nothing_but_edits_is_wrong() -> None:

@@ -1,9 +1,13 @@
 """Several models side by side: the same tables with a row for each, and paired differences.
 
 Models are compared only on one population. Object-matched scores are then over the edits that are
-valid for all of them, whole videos over the pairs that all of them have.
+valid for all of them, position errors over the reference objects that all of them have a slot for,
+whole videos over the pairs that all of them have. A kind of edit that a model cannot be asked for
+is undefined for it, and does not count against the others.
 """
 
+import itertools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,8 +19,9 @@ from geoco import draw, metrics
 from geoco.errors import GeocoError
 from geoco.evaluation.commands import KINDS
 from geoco.evaluation.editing import EditRecords
+from geoco.evaluation.factual import CenterRecords, ReferenceErrors, reference_errors
 from geoco.evaluation.figures import FOLDER, drift_figure, error_figure, response_figure
-from geoco.evaluation.grids import Grid, number
+from geoco.evaluation.grids import Grid, get, number
 from geoco.evaluation.matched import (
     REPLICATES,
     SAME_FOR_ALL,
@@ -25,21 +30,23 @@ from geoco.evaluation.matched import (
 )
 from geoco.evaluation.rendering import latex, markdown
 from geoco.evaluation.results import as_values, read_results, write_table
-from geoco.evaluation.run import TABLES, read_matched, read_records, read_tubes
+from geoco.evaluation.run import TABLES, read_centers, read_matched, read_records, read_tubes
 from geoco.evaluation.tables import grids
 from geoco.evaluation.tubes import TubeRecords, common_pairs, tube_scores
 from geoco.files import write_whole
 from geoco.metrics import Interval
 
 NAME = "comparison"
-_OWN = ("model", "slots")  # what may differ between populations
+_OWN = ("model", "checksum of the model", "slots")  # what may differ between populations
 
 # What is compared edit by edit: the column, the record, and what it is multiplied by.
 _MEASURES = (
     ("F1 (%)", "f1", 100.0),
     ("Oracle PSNR: full image", "oracle", 1.0),
     ("Oracle PSNR: region", "oracle_region", 1.0),
+    ("Exact PSNR: full image", "exact", 1.0),
     ("Exact PSNR: region", "exact_region", 1.0),
+    ("Exact F1 (%)", "exact_f1", 100.0),
     ("RGB MAE ×10³", "change", 1000.0),
     ("Changed pixels (%)", "changed", 100.0),
 )
@@ -73,15 +80,20 @@ def compare(folders: Sequence[Path], out: Path, figures: bool = False) -> Compar
         raise GeocoError("a comparison needs the results of at least two models")
     found = [read_results(folder, TABLES) for folder in folders]
     names = _names([str(population["model"]) for population, _ in found])
-    population = _common_population(folders, [about for about, _ in found])
     shared = [table for table in TABLES if all(table in tables for _, tables in found)]
     if not shared:
         raise GeocoError("these evaluations have no table in common: evaluate the same tables")
+    population = _common_population(folders, shared)
     results = [{table: tables[table] for table in shared} for _, tables in found]
+    if all(get(values, "factual", "reference_errors") for values in results):
+        centers = [read_centers(folder) for folder in folders]
+        for values, errors in zip(results, common_errors(centers), strict=True):
+            values["factual"] = values["factual"] | {"reference_errors": as_values(errors)}
     differences: tuple[Difference, ...] = ()
     if "matched" in shared:
         matched = [read_matched(folder) for folder in folders]
         pool = common_pool(matched)
+        matched = carried_by_all(matched)
         for values, records in zip(results, matched, strict=True):
             values["matched"] = as_values(matched_scores(records, pool))
         differences = paired_differences(names, matched, pool)
@@ -110,7 +122,31 @@ def common_pool(models: Sequence[MatchedRecords]) -> np.ndarray:
         for name in SAME_FOR_ALL:
             if not np.array_equal(getattr(first, name), getattr(other, name)):
                 raise GeocoError(f"the object-matched records are of other edits: {name} differs")
-    return np.asarray(first.reference_valid & np.all([model.valid for model in models], axis=0))
+    valid = np.all([model.valid | ~model.taken for model in models], axis=0)
+    return np.asarray(first.reference_valid & valid)
+
+
+def common_errors(models: Sequence[CenterRecords]) -> list[ReferenceErrors]:
+    """Position errors over the reference objects for which they are defined for all models."""
+    first = models[0]
+    for other in models[1:]:
+        if not np.array_equal((first.window, first.label), (other.window, other.label)):
+            raise GeocoError("the factual records are of other reference objects")
+    common = np.all([model.defined for model in models], axis=0)
+    return [reference_errors(model, common) for model in models]
+
+
+def carried_by_all(models: Sequence[MatchedRecords]) -> list[MatchedRecords]:
+    """Preservation is over edits that every model could carry out: associations are common."""
+    carried = np.all([model.edited | ~model.taken for model in models], axis=0)
+    return [
+        replace(
+            model,
+            change=np.where(carried, model.change, np.nan),
+            changed=np.where(carried, model.changed, np.nan),
+        )
+        for model in models
+    ]
 
 
 def paired_differences(
@@ -134,13 +170,28 @@ def paired_differences(
 
 def side_by_side(results: Mapping[str, Mapping[str, Any]]) -> list[Grid]:
     """The tables of all models, one row after another below the paper's."""
-    every = [grids(name, tables) for name, tables in results.items()]
+    every: dict[str, dict[str, Grid]] = {}  # by title, then by model
+    for name, tables in results.items():
+        for grid in grids(name, tables):
+            every.setdefault(grid.title, {})[name] = grid
     merged = []
-    for grid in every[0]:
-        same = [other for rest in every[1:] for other in rest if other.title == grid.title]
-        rows = [*grid.rows, *(row for other in same for row in other.rows)]
-        merged.append(replace(grid, rows=tuple(rows)))
+    for same in every.values():
+        rows = tuple(row for grid in same.values() for row in grid.rows)
+        caption = common_caption({name: grid.caption for name, grid in same.items()})
+        merged.append(replace(next(iter(same.values())), rows=rows, caption=caption))
     return merged
+
+
+def common_caption(captions: Mapping[str, str]) -> str:
+    """What all models' captions say once; sentences that differ, by their counts, for each."""
+    sentences = [re.split(r"(?<=\.) ", caption) for caption in captions.values()]
+    found: list[str] = []
+    for said in itertools.zip_longest(*sentences, fillvalue=""):
+        if len(set(said)) == 1:
+            found.append(said[0])
+        else:
+            found += [f"{name}: {one}" for name, one in zip(captions, said, strict=True) if one]
+    return " ".join(found)
 
 
 def difference_grid(differences: Sequence[Difference], first: str) -> Grid:
@@ -193,19 +244,29 @@ def _common_tubes(models: Sequence[TubeRecords]) -> list[dict[str, Any]]:
     return [as_values(tube_scores(records, pairs)) for records in models]
 
 
-def _common_population(
-    folders: Sequence[Path], populations: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    first = {key: value for key, value in populations[0].items() if key not in _OWN}
-    for folder, other in zip(folders[1:], populations[1:], strict=True):
-        rest = {key: value for key, value in other.items() if key not in _OWN}
-        changed = [key for key in {**first, **rest} if first.get(key) != rest.get(key)]
-        if changed:
-            raise GeocoError(
-                f"{folder}: results of another population than {folders[0]} ({', '.join(changed)} "
-                "differ): evaluate all models on the same windows"
-            )
-    return first
+def _common_population(folders: Sequence[Path], tables: Sequence[str]) -> dict[str, Any]:
+    """What all tables are about; each may say more of its own, on which models must agree, too."""
+    every = []
+    for table in tables:
+        first, *others = (_population(folder, table) for folder in folders)
+        for folder, other in zip(folders[1:], others, strict=True):
+            changed = [key for key in {**first, **other} if first.get(key) != other.get(key)]
+            if changed:
+                raise GeocoError(
+                    f"{table}: {folder} has results of another population than {folders[0]} "
+                    f"({', '.join(changed)} differ): evaluate all models on the same windows"
+                )
+        every.append(first)
+    return {
+        key: value
+        for key, value in every[0].items()
+        if all(key in other and other[key] == value for other in every)
+    }
+
+
+def _population(folder: Path, table: str) -> dict[str, Any]:
+    about, _ = read_results(folder, [table])
+    return {key: value for key, value in about.items() if key not in _OWN}
 
 
 def _names(names: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import UInt8
+from jaxtyping import Bool, Float64, Int64, UInt8
 from torch import Tensor
 
 from geoco import metrics
@@ -40,6 +40,24 @@ class Segmentation:
     ari: Mean
     mean_iou: Mean
     mean_best_overlap: Mean
+
+
+@dataclass(frozen=True)
+class CenterRecords:
+    """The position errors of every reference object; nan where the object has no slot.
+
+    They are defined together; a model without positions has the last alone.
+    """
+
+    window: Int64[np.ndarray, " object"]  # index in the dataset
+    label: Int64[np.ndarray, " object"]
+    position_to_decoded: Float64[np.ndarray, " object"]
+    position_to_reference: Float64[np.ndarray, " object"]
+    decoded_to_reference: Float64[np.ndarray, " object"]
+
+    @property
+    def defined(self) -> Bool[np.ndarray, " object"]:
+        return ~np.isnan(self.decoded_to_reference)
 
 
 @dataclass(frozen=True)
@@ -98,7 +116,7 @@ def factual_scores(
         attention_overlap=_overlap(factual),
         position_error=all_slot_position_error(factual),
         segmentation=None if reference is None else segmentation(factual, reference),
-        reference_errors=None if reference is None else reference_errors(factual),
+        reference_errors=None if reference is None else reference_errors(center_records(factual)),
         calibration=scale_calibration(factual),
     )
 
@@ -128,7 +146,7 @@ def segmentation(factual: Factual, reference: UInt8[Tensor, "window height width
     )
 
 
-def reference_errors(factual: Factual) -> ReferenceErrors:
+def center_records(factual: Factual) -> CenterRecords:
     """E_p->c, E_p->c* and E_c->c* of reference objects with at least ten visible pixels."""
     objects = references(factual)
     window, chosen = objects.window, objects.slot
@@ -147,7 +165,24 @@ def reference_errors(factual: Factual) -> ReferenceErrors:
     # One population for all three; a model without positions has the last alone.
     asked = errors if factual.explicit else errors[2:]
     errors = errors.where(~asked.isnan().any(0), torch.nan)
-    return ReferenceErrors(mean(errors[0]), mean(errors[1]), mean(errors[2]))
+    labels = objects.label.numpy()
+    return CenterRecords(factual.window[window.numpy()], labels, *errors.numpy())
+
+
+def reference_errors(
+    records: CenterRecords, common: Bool[np.ndarray, " object"] | None = None
+) -> ReferenceErrors:
+    """The means over all objects for which the errors are defined, or over some of them."""
+    kept = records.defined if common is None else common & records.defined
+
+    def over(errors: Float64[np.ndarray, " object"]) -> Mean:
+        return mean(np.where(kept, errors, np.nan))
+
+    return ReferenceErrors(
+        over(records.position_to_decoded),
+        over(records.position_to_reference),
+        over(records.decoded_to_reference),
+    )
 
 
 def scale_calibration(factual: Factual) -> ScaleCalibration:

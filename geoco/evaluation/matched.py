@@ -2,8 +2,9 @@
 
 Every edit of every reference object leaves a record, whether or not the model could carry it out,
 so that the records of several models line up and a common pool can be drawn from them afterwards
-(`geoco.evaluation.compare`). An object that no slot shares a pixel with is left as it is, and so
-are its picture's scores.
+(`geoco.evaluation.compare`). An object that no slot shares a pixel with is left as it is: its
+picture is scored, what the edit preserved is undefined. Of a kind of edit that a model cannot be
+asked for, everything is.
 """
 
 from collections.abc import Iterator
@@ -38,6 +39,7 @@ from geoco.evaluation.references import (
     asked_transplants,
     oracle_targets,
     references,
+    valid_images,
 )
 from geoco.metrics import Interval
 
@@ -50,7 +52,7 @@ class MatchedRecords:
 
     PSNR is in dB: `oracle` against the visible-layer target, `exact` against the generator's own
     picture (nan without one), `oracle_exact` of the target against that picture; `unedited` is the
-    reconstruction left as it is, against the oracle.
+    reconstruction left as it is, against the oracle. All are nan where the model cannot be asked.
     """
 
     window: Int64[np.ndarray, " edit"]  # index in the dataset
@@ -69,11 +71,16 @@ class MatchedRecords:
     unedited_region: Float64[np.ndarray, " edit"]
     exact: Float64[np.ndarray, " edit"]
     exact_region: Float64[np.ndarray, " edit"]
-    exact_f1: Float64[np.ndarray, " edit"]  # against what would be visible; 0 without a slot
+    exact_f1: Float64[np.ndarray, " edit"]  # 0 without a slot, nan below ten true pixels
     oracle_exact: Float64[np.ndarray, " edit"]
     oracle_exact_region: Float64[np.ndarray, " edit"]
-    change: Float64[np.ndarray, " edit"]
+    change: Float64[np.ndarray, " edit"]  # nan without a slot
     changed: Float64[np.ndarray, " edit"]
+
+    @property
+    def taken(self) -> Bool[np.ndarray, " edit"]:
+        """Edits of a kind that the model can be asked for at all."""
+        return ~np.isnan(self.oracle)
 
     def __len__(self) -> int:
         return len(self.window)
@@ -96,26 +103,31 @@ class Likeness:
 
 @dataclass(frozen=True)
 class MatchedKind:
-    """Edits of one kind: means within videos, then over videos, with their intervals."""
+    """Edits of one kind: means within videos, then over videos, with their intervals.
+
+    Scores are None where the model cannot be asked for such edits.
+    """
 
     edits: int
     unassociated: int  # of them, left as they were
     common: int  # edits that F1 is over: valid for reference and model (or all models)
     f1: Interval | None  # percent; transplants have none
-    oracle: Likeness
-    unedited: Likeness
-    exact: Likeness | None  # None without a generator
+    oracle: Likeness | None
+    unedited: Likeness | None
+    exact: Likeness | None  # None without a generator, too
     exact_f1: Interval | None  # percent
     oracle_exact: Likeness | None
-    change: Interval
-    changed: Interval
+    change: Interval | None
+    changed: Interval | None
+    visible: int = 0  # edits that exact_f1 is over
+    carried: int = 0  # edits that change and changed are over
 
 
 @dataclass(frozen=True)
 class MatchedScores:
     """The object-matched tables of one model."""
 
-    objects: int
+    objects: int  # these three are of the edits that F1 is over
     windows: int
     videos: int
     position: MatchedKind
@@ -141,7 +153,7 @@ def matched_records(
             asked_transplants(factual, objects),
         )
     ]
-    total, done = sum(len(plan.asked) for plan in plans), 0
+    total, done = sum(len(plan.asked) for plan in plans if plan.taken), 0
     pieces = []
     for plan in plans:
         values = np.full((len(plan.asked), len(_MEASURED)), np.nan)
@@ -150,7 +162,7 @@ def matched_records(
             values[edits.numpy()] = judge.measure(edits, image, support, target).cpu().numpy()
             done += len(edits)
             progress(done, total)
-        pieces.append(_records(factual, objects, plan, values))
+        pieces.append(_records(factual, objects, plan, values, batch))
     return MatchedRecords(
         *(np.concatenate([getattr(p, part.name) for p in pieces]) for part in fields(pieces[0]))
     )
@@ -161,9 +173,11 @@ def matched_scores(
 ) -> MatchedScores:
     """From records alone. `common` are the edits that F1 is over, those valid here if not given."""
     pool = records.reference_valid & records.valid if common is None else common
+    pool = pool & records.taken
     kinds = [_kind(records, pool, number) for number in range(len(KINDS))]
-    objects = np.unique(np.stack((records.window, records.label)), axis=1).shape[1]
-    windows, videos = (len(np.unique(part)) for part in (records.window, records.video))
+    scored = records.where(pool & (records.kind != KINDS.index("transplant")))
+    objects = np.unique(np.stack((scored.window, scored.label)), axis=1).shape[1]
+    windows, videos = (len(np.unique(part)) for part in (scored.window, scored.video))
     return MatchedScores(objects, windows, videos, *kinds)
 
 
@@ -172,13 +186,15 @@ class _Plan:
     """Edits that are asked, and those that the model can carry out, through its own slots."""
 
     asked: Asked
+    taken: bool  # whether the model can be asked at all
     done: Int64[Tensor, " command"]  # which of the asked each command is
     commands: Commands
     valid: Bool[np.ndarray, " command"]
 
 
 def _plan(model: SlotModel, factual: Factual, objects: References, asked: Asked) -> _Plan:
-    able = objects.slot >= 0 if obeys(model, factual, asked.kind) else objects.slot < -1
+    taken = obeys(model, factual, asked.kind)
+    able = (objects.slot >= 0) & taken
     window, slot = objects.window, objects.slot
     done = (able[asked.object] & able[asked.donor]).nonzero()[:, 0]
     if asked.kind == "transplant":
@@ -192,19 +208,23 @@ def _plan(model: SlotModel, factual: Factual, objects: References, asked: Asked)
         if asked.kind == "scale":
             commands = commands.rows((commands.command != IDENTITY).nonzero()[:, 0])
     objects_valid = factual.valid[commands.window, commands.slot].numpy()
-    return _Plan(asked, done, commands, eligibility(factual, commands).valid & objects_valid)
+    valid = eligibility(factual, commands).valid & objects_valid
+    return _Plan(asked, taken, done, commands, valid)
 
 
 def _outcomes(
     model: SlotModel, factual: Factual, objects: References, plan: _Plan, batch: int
 ) -> Iterator[tuple[Tensor, Tensor, Tensor | None, Tensor | None]]:
-    """Every asked edit once: which, the picture, the edited support and its own ideal target."""
+    """Every asked edit once: which, the picture, the edited support and its own ideal target.
+
+    Those that no slot is there for come last, without a support; none if the model takes none.
+    """
     for chunk, slot, (rgb, logits) in edited_scenes(model, factual, plan.commands, batch):
         image = supports.composite(rgb, supports.ownership(logits))
         support = supports.hard_ownership(logits)[:, slot]
         target = targets(factual, plan.commands, chunk, support.device)[1]
         yield plan.done[chunk], image, support, target
-    left = torch.ones(len(plan.asked), dtype=torch.bool)
+    left = torch.full((len(plan.asked),), plan.taken)
     left[plan.done] = False
     for edits in left.nonzero()[:, 0].split(batch) if left.any() else ():
         yield edits, factual.image[objects.window[plan.asked.object[edits]]], None, None
@@ -228,7 +248,6 @@ class _Judge:
         wanted = oracle_targets(self.factual, self.objects, some, device)
         before = self.factual.image[self.objects.window[some.object]].to(device)
         undefined = torch.full((len(edits),), torch.nan, dtype=torch.float64, device=device)
-        kept = metrics_rgb.rgb_preservation(before, image, wanted.region)
         columns = [
             undefined if support is None or own_target is None else metrics.f1(support, own_target),
             *_likeness(image, wanted.image, wanted.region),
@@ -238,11 +257,16 @@ class _Judge:
             columns += [undefined] * 5
         else:
             truth = truths(self.generator, self.factual, self.objects, some, device)
+            none = torch.zeros_like(truth.mask)
+            overlap = metrics.f1(none if support is None else support, truth.mask)
             columns += [
                 *_likeness(image, truth.image, wanted.region),
-                torch.zeros_like(undefined) if support is None else metrics.f1(support, truth.mask),
+                overlap.where(ideal.valid(truth.mask), torch.nan),
                 *_likeness(wanted.image, truth.image, wanted.region),
             ]
+        if support is None:
+            return torch.stack([*columns, undefined, undefined], 1)
+        kept = metrics_rgb.rgb_preservation(before, image, wanted.region)
         return torch.stack([*columns, kept.change, kept.changed], 1)
 
 
@@ -251,21 +275,20 @@ def _likeness(image: Tensor, target: Tensor, region: Tensor) -> tuple[Tensor, Te
 
 
 def _records(
-    factual: Factual, objects: References, plan: _Plan, values: np.ndarray
+    factual: Factual, objects: References, plan: _Plan, values: np.ndarray, batch: int
 ) -> MatchedRecords:
     asked = plan.asked
     window = objects.window[asked.object].numpy()
     edited, valid = np.zeros((2, len(asked)), dtype=np.bool_)
     edited[plan.done.numpy()] = True
     valid[plan.done.numpy()] = plan.valid
-    image = ideal.warp(objects.mask[asked.donor], asked.map)
     return MatchedRecords(
         factual.window[window],
         objects.label[asked.object].numpy(),
         np.full(len(asked), KINDS.index(asked.kind)),
         asked.command.numpy(),
         factual.video[window],
-        ideal.valid(image).numpy(),
+        valid_images(objects, asked, batch).numpy(),
         objects.label[asked.donor].numpy(),
         edited,
         valid,
@@ -276,26 +299,30 @@ def _records(
 def _kind(records: MatchedRecords, pool: np.ndarray, number: int) -> MatchedKind:
     mine = records.kind == number
     pool, rows = pool[mine], records.where(mine)
-    truth = bool(np.isfinite(rows.exact).any())
+    taken, truth = bool(rows.taken.any()), bool((~np.isnan(rows.exact)).any())
+
+    def interval(values: np.ndarray) -> Interval:
+        return _interval(values, rows.video)
 
     def likeness(name: str) -> Likeness:
-        full, region = getattr(rows, name), getattr(rows, f"{name}_region")
-        return Likeness(_interval(full, rows.video), _interval(region, rows.video))
+        return Likeness(interval(getattr(rows, name)), interval(getattr(rows, f"{name}_region")))
 
     return MatchedKind(
         edits=len(rows),
-        unassociated=int((~rows.edited).sum()),
+        unassociated=int((rows.taken & ~rows.edited).sum()),
         common=int(pool.sum()),
         f1=None
-        if KINDS[number] == "transplant"
+        if KINDS[number] == "transplant" or not taken
         else _interval(PERCENT * rows.f1[pool], rows.video[pool]),
-        oracle=likeness("oracle"),
-        unedited=likeness("unedited"),
+        oracle=likeness("oracle") if taken else None,
+        unedited=likeness("unedited") if taken else None,
         exact=likeness("exact") if truth else None,
-        exact_f1=_interval(PERCENT * rows.exact_f1, rows.video) if truth else None,
+        exact_f1=interval(PERCENT * rows.exact_f1) if truth else None,
         oracle_exact=likeness("oracle_exact") if truth else None,
-        change=_interval(rows.change, rows.video),
-        changed=_interval(rows.changed, rows.video),
+        change=interval(rows.change) if taken else None,
+        changed=interval(rows.changed) if taken else None,
+        visible=int((~np.isnan(rows.exact_f1)).sum()),
+        carried=int((~np.isnan(rows.change)).sum()),
     )
 
 

@@ -120,6 +120,14 @@ def asked_transplants(factual: Factual, objects: References) -> Asked:
     return Asked("transplant", recipient, torch.zeros_like(recipient), donor, edit)
 
 
+def valid_images(objects: References, edits: Asked, batch: int) -> Bool[Tensor, " edit"]:
+    """Whether each reference mask's ideal image has ten pixels; `batch` of them at a time."""
+    pieces = [edits.rows(chunk) for chunk in torch.arange(len(edits)).split(batch)]
+    return torch.cat(
+        [ideal.valid(ideal.warp(objects.mask[some.donor], some.map)) for some in pieces]
+    )
+
+
 def oracle_targets(
     factual: Factual, objects: References, edits: Asked, device: torch.device
 ) -> Targets:

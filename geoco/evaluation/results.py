@@ -13,7 +13,7 @@ from typing import Any
 from geoco.errors import GeocoError
 from geoco.files import write_whole
 
-FORMAT = 1
+FORMAT = 2
 
 Values = Mapping[str, Any]
 

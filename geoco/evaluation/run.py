@@ -18,7 +18,7 @@ from geoco.evaluation import archive, commands, matched, population, stability
 from geoco.evaluation.covariance import covariance_scores
 from geoco.evaluation.editing import REPLICATES, EditRecords, edit_records, editing_scores
 from geoco.evaluation.extended import ExtendedModel, full_precision
-from geoco.evaluation.factual import factual_scores
+from geoco.evaluation.factual import CenterRecords, center_records, factual_scores
 from geoco.evaluation.figures import write_figures
 from geoco.evaluation.matched import MatchedRecords
 from geoco.evaluation.population import Factual, Progress, Windows
@@ -108,6 +108,11 @@ def evaluate(
 def read_records(folder: Path) -> EditRecords:
     """The per-edit records that an evaluation left in its folder."""
     return archive.read(folder, "editing", EditRecords)
+
+
+def read_centers(folder: Path) -> CenterRecords:
+    """Those of reference objects in the factual table."""
+    return archive.read(folder, "factual", CenterRecords)
 
 
 def read_matched(folder: Path) -> MatchedRecords:
@@ -225,6 +230,8 @@ class _Work:
         report = self._report(table)
         match table:
             case "factual":
+                if self.factual.reference is not None:
+                    archive.write(self.out, table, center_records(self.factual))
                 return as_values(factual_scores(model, self.factual, batch, report))
             case "editing":
                 edits = edit_records(model, self.factual, batch, report)

@@ -4,8 +4,11 @@ Targets of the paper's Obj3D are made from pictures; a generator can also draw t
 itself, which gives a table that the paper does not have. Nothing needs torch.
 """
 
+from collections.abc import Sequence
+
 from geoco.evaluation import paper
 from geoco.evaluation.grids import (
+    DASH,
     KINDS,
     Grid,
     beside,
@@ -34,7 +37,8 @@ def oracle_rgb(name: str, values: Values) -> Grid:
         *_likeness(name, values, "oracle"),
         *_likeness(f"{name}, unedited", values, "unedited"),
     ]
-    caption = f"Targets are made from the input and reference masks. {_edits(values)}"
+    counts = ", ".join(f"{values[kind]['edits']} {kind}" for kind in KINDS)
+    caption = f"Targets are made from the input and reference masks. Edits here: {counts}."
     return beside(paper.ORACLE_RGB, "PSNR (dB) against RGB oracle edits", rows, caption)
 
 
@@ -47,19 +51,26 @@ def exact(name: str, values: Values) -> Grid | None:
     rows = [(*row, *cells[1:]) for row, cells in zip(pictures, masks, strict=True)]
     rows += [(*row, *[""] * len(KINDS)) for row in _likeness("oracle", values, "oracle_exact")]
     columns = (*paper.ORACLE_RGB.columns, *(f"F1 (%): {kind.capitalize()} ↑" for kind in KINDS))
-    caption = f"The generator drew the edited scene, and what is visible in it. {_edits(values)}"
+    caption = (
+        "The generator drew the edited scene, and what is visible in it. F1 is over edits that "
+        f"leave ten pixels visible: {_counted(values, 'visible', KINDS)}."
+    )
     title = "PSNR (dB) and F1 against the generator’s edits"
     return Grid(title, columns, tuple(rows), caption)
 
 
 def rgb_preservation(name: str, values: Values) -> Grid:
+    kinds = ("position", "scale")
     found = [
-        {key: times(value, factor) for key, value in values[kind][part].items()}
+        {end: times(get(values, kind, part, end), factor) for end in ("estimate", "low", "high")}
         for part, factor in (("change", 1000), ("changed", 100))
-        for kind in ("position", "scale")
+        for kind in kinds
     ]
     rows = with_intervals(ours(name), found, 4)
-    caption = "Changes from the factual reconstruction outside the editing region."
+    caption = (
+        "Changes from the factual reconstruction outside the editing region. They are over edits "
+        f"that could be carried out: {_counted(values, 'carried', kinds)}."
+    )
     return beside(paper.RGB_PRESERVATION, "RGB preservation", rows, caption)
 
 
@@ -69,6 +80,8 @@ def _likeness(name: str, values: Values, part: str) -> list[Cells]:
     return with_intervals(ours(name), found, 3)
 
 
-def _edits(values: Values) -> str:
-    counts = ", ".join(f"{values[kind]['edits']} {kind}" for kind in KINDS)
-    return f"Edits here: {counts}."
+def _counted(values: Values, part: str, kinds: Sequence[str]) -> str:
+    """Defined of all edits, kind by kind."""
+    return ", ".join(
+        f"{values[kind].get(part, DASH)}/{values[kind]['edits']} {kind}" for kind in kinds
+    )

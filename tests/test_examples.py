@@ -72,6 +72,7 @@ def test_a_strangers_model(tmp_path: Path) -> None:
     editing = json.loads((tmp_path / "runs" / "discs" / "editing.json").read_text())["values"]
     position = editing["all"]["position"]
     assert position["f1"]["estimate"] > position["noop"] + 30  # discs obey
+    assert "checksum of the model" not in said  # it gave none
     assert "## Counterfactual editing capability" in said
 
 

@@ -135,7 +135,7 @@ def describe(
     # Names alone do not tell two datasets apart; two windows do, and cost nothing.
     ends = dataset.batch([int(chosen[0]), int(chosen[-1])])
     seen = (ends.video, ends.masks)
-    return {
+    about = {
         "model": name,
         "checksum of the model": model.fingerprint if isinstance(model, KnownModel) else None,
         "data": getattr(dataset, "description", None),
@@ -160,6 +160,7 @@ def describe(
         "fixed scales": list(stability.SCALES),
         "shared-background seed": stability.SEED,
     }
+    return {key: value for key, value in about.items() if value is not None}
 
 
 # What the tables' own definitions depend on, besides what all share.
@@ -210,18 +211,17 @@ class _Work:
 
     def fits(self, table: str) -> bool:
         """Whether this model and this dataset can have a table."""
-        first = self.dataset.batch([0])
-        known = first.masks is not None
         match table:
             case "stability" | "shared-background":
                 return self.factual.explicit
             case "matched":
-                return known
+                return self.dataset.batch([0]).masks is not None
             case "finite-grid":
                 return isinstance(self.model, ExtendedModel | GeoCoModel)
             case "tubes":
-                long = first.video.shape[1] > 1
-                return known and long and isinstance(self.model, VideoModel)
+                first = self.dataset.batch([0])
+                known = first.masks is not None and first.video.shape[1] > 1
+                return known and isinstance(self.model, VideoModel)
             case _:
                 return True
 

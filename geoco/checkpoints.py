@@ -107,6 +107,13 @@ def save(
     return path
 
 
+def branch(origin: Path, folder: Path, config: Config) -> Path:
+    """Begin another run with the last checkpoint of one: the same but for its configuration."""
+    weights, state = read_weights(origin), read_state(origin)
+    folder.mkdir()
+    return save(folder, weights.step, config, weights.tensors, state.tensors, weights.extra)
+
+
 def write_weights(
     path: Path,
     step: int,

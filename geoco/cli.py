@@ -74,6 +74,9 @@ def train(
     overrides: Overrides = None,
     out: Annotated[Path | None, typer.Option(help="A new folder for the run.")] = None,
     resume: Annotated[Path | None, typer.Option(help="A run's folder, to go on with it.")] = None,
+    origin: Annotated[
+        Path | None, typer.Option("--from", help="A checkpoint of another run, to begin there.")
+    ] = None,
     minutes: Annotated[
         float | None, typer.Option(min=0, help="Stop after so long, ready to be resumed.")
     ] = None,
@@ -89,13 +92,14 @@ def train(
         from geoco import train as training
     if (path is None) == (resume is None):
         raise GeocoError("give either a configuration to start a run or --resume RUN, not both")
-    if resume is not None and (overrides or out):
+    if resume is not None and (overrides or out or origin):
         raise GeocoError(
-            "--resume goes on with a run as it was started, without overrides or --out"
+            "--resume goes on with a run as it was started, without overrides, --out or --from"
         )
     config = None if path is None else configuration.load(path, overrides or ())
     folder = resume or out or Path("runs") / (path.stem if path else "run")
-    training.start(config, folder, training.Machine(accelerator, devices, nodes), minutes, console)
+    machine = training.Machine(accelerator, devices, nodes)
+    training.start(config, folder, machine, minutes, console, origin)
 
 
 @app.command()

@@ -26,6 +26,8 @@ class Phase(Section):
     ramp: int = Field(0, ge=0)
     terms: tuple[Term, ...] = ()
     center: CenterPenalty | None = None  # the penalty of transplants' centers from here on
+    sharpness: float | None = Field(None, gt=0)  # gamma from here on; 2 in the paper
+    recenter: float | None = Field(None, ge=0)  # our choice: masks pull positions
     frames: int | None = Field(None, ge=1)  # the length of clips from here on
     temporal: bool = False  # whether the temporal initializer is switched on here
 

@@ -15,6 +15,7 @@ from typing import Any, get_args
 from geoco.config import Config
 from geoco.config_training import CenterPenalty, Phase, Term, Train
 from geoco.decoders import continued_reference
+from geoco.supports import SHARPNESS
 
 TERMS: tuple[Term, ...] = get_args(Term)
 
@@ -25,6 +26,8 @@ class Mode:
 
     terms: frozenset[Term]  # those of some weight
     center: CenterPenalty
+    sharpness: float  # gamma of training supports
+    recenter: float  # the weight of positions' way to their masks' centers
     frames: int  # of a clip
     temporal: bool  # whether the temporal initializer is on
     selector_trains: bool
@@ -121,13 +124,18 @@ class Curriculum:
 
     def _mode(self, step: int) -> Mode:
         reached = self._reached(step)
-        centers = [phase.center for phase in reached if phase.center is not None]
-        frames = [phase.frames for phase in reached if phase.frames is not None]
         selector = self._train.selector
+
+        def last(name: str, otherwise: Any) -> Any:
+            said = [getattr(phase, name) for phase in reached]
+            return next((value for value in reversed(said) if value is not None), otherwise)
+
         return Mode(
             terms=frozenset(term for term in TERMS if self._weight(term, step) > 0),
-            center=centers[-1] if centers else "coordinate",
-            frames=frames[-1] if frames else self._frames,
+            center=last("center", "coordinate"),
+            sharpness=last("sharpness", SHARPNESS),
+            recenter=last("recenter", 0.0),
+            frames=last("frames", self._frames),
             temporal=self._temporal is not None and step >= self._temporal.start,
             selector_trains=self._model.selector.enabled and step >= selector.start,
             selector_applies=self._model.selector.enabled and step >= selector.apply,

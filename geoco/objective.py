@@ -111,9 +111,9 @@ def objective(
     if "gate" in mode.terms:
         terms["gate"] = losses.gate(binding.gate, total)
         live = live + weight["gate"] * terms["gate"]
-    if mode.terms & {"pos", "geo", "tail"}:
+    if mode.recenter or mode.terms & {"pos", "geo", "tail"}:
         judged = parts.judge(logits, binding, settings.quality)
-        factual = parts.support(logits, judged)
+        factual = parts.support(logits, judged, mode.sharpness)
         if "pos" in mode.terms:
             terms["pos"] = losses.pos(
                 factual.shape.center,
@@ -123,6 +123,14 @@ def objective(
                 total,
             )
             gated = weight["pos"] * terms["pos"]
+        if mode.recenter:
+            live = live + mode.recenter * losses.recenter(
+                binding.slots.position,
+                factual.shape.center,
+                judged.positioned,
+                settings.huber,
+                total,
+            )
         halves = [zero, zero]
         if "tail" in mode.terms:
             seen = judged.foreground & ~judged.foreground.all(-1, keepdim=True)
@@ -134,7 +142,7 @@ def objective(
                 model, binding, judged, factual, source, draws, settings, parts.choose
             )
             if "geo" in mode.terms:
-                terms["geo"] = parts.geo(transplant, mode.center, settings)
+                terms["geo"] = parts.geo(transplant, mode.center, mode.sharpness, settings)
                 live = live + weight["geo"] * terms["geo"]
             if "tail" in mode.terms:
                 halves[1] = parts.tail(transplant.margin, transplant.confidence, total)
@@ -174,9 +182,11 @@ class _Transplant:
     confidence: Float[Tensor, "*scenes"]
 
 
-def _geo(transplant: _Transplant, center: CenterPenalty, settings: Train) -> Tensor:
+def _geo(
+    transplant: _Transplant, center: CenterPenalty, sharpness: float, settings: Train
+) -> Tensor:
     return losses.geo(
-        moments(torch.sigmoid(supports.SHARPNESS * transplant.margin)),
+        moments(torch.sigmoid(sharpness * transplant.margin)),
         transplant.recipient,
         transplant.donor_compactness,
         transplant.position,
@@ -217,10 +227,10 @@ def _score(
     return domain, score, loss.objective
 
 
-def _factual(logits: Tensor, judged: pairs.Judged) -> _Factual:
+def _factual(logits: Tensor, judged: pairs.Judged, sharpness: float) -> _Factual:
     background = supports.background_logit(logits, ~judged.foreground)
     margin = logits - background
-    return _Factual(background, margin, moments(torch.sigmoid(supports.SHARPNESS * margin)))
+    return _Factual(background, margin, moments(torch.sigmoid(sharpness * margin)))
 
 
 def _transplant(

@@ -55,8 +55,8 @@ class Run:
     config: Config
 
     @classmethod
-    def create(cls, folder: Path, config: Config) -> "Run":
-        """Start a run in a folder that is new or empty."""
+    def create(cls, folder: Path, config: Config, origin: Path | None = None) -> "Run":
+        """Start a run in a folder that is new or empty, or where a checkpoint of another one is."""
         if (folder / CONFIG).exists():
             raise GeocoError(
                 f"{folder}: there is a run here already: go on with it by geoco train --resume "
@@ -67,12 +67,14 @@ class Run:
             folder.mkdir(parents=True, exist_ok=True)
             if any(entry.name != f"{CONFIG}{PARTIAL}" for entry in folder.iterdir()):
                 raise GeocoError(f"{folder}: this folder is not empty: choose a new one for a run")
+            if origin is not None:
+                checkpoints.branch(origin, run.checkpoints, config)
             # First what makes it a run: one that is killed here can already be resumed.
             write_whole(folder / CONFIG, config.to_yaml().encode())
             write_whole(folder / README, _README.encode())
             described = json.dumps(environment(), indent=1)
             write_whole(folder / ENVIRONMENT, described.encode() + b"\n")
-            run.checkpoints.mkdir()
+            run.checkpoints.mkdir(exist_ok=True)
             run.pictures.mkdir()
         except OSError as error:
             raise GeocoError(f"{folder}: cannot start a run here: {error.strerror}") from None

@@ -52,13 +52,20 @@ class Machine:
 
 
 def start(
-    config: Config | None, folder: Path, machine: Machine, minutes: float | None, console: Console
+    config: Config | None,
+    folder: Path,
+    machine: Machine,
+    minutes: float | None,
+    console: Console,
+    origin: Path | None = None,
 ) -> None:
-    """Start a run in a new folder, or go on with the one that is there if no config is given."""
+    """Go on with the run that is there, or start one by a config, maybe at a checkpoint's step."""
+    if config is not None and origin is not None:
+        _check_origin(origin, config)
     settings = (Run.open(folder).config if config is None else config).train
     fabric = _fabric(machine, settings.precision)
     if config is not None and fabric.is_global_zero:
-        Run.create(folder, config)
+        Run.create(folder, config, origin)
     fabric.barrier()
     trainer = Trainer(Run.open(folder), fabric, console)
     said = console.print if fabric.is_global_zero else lambda *_, **__: None
@@ -71,6 +78,25 @@ def start(
         said(
             f"stopped at step {trainer.step:,}: geoco train --resume {folder} goes on",
             soft_wrap=True,
+        )
+
+
+def _check_origin(origin: Path, config: Config) -> None:
+    """Whether a run of this configuration can begin there; before anything is written."""
+    weights = checkpoints.read_weights(origin)
+    checkpoints.read_state(origin)
+    model = GeoCo(config.model)
+    checkpoints.load_into(model, weights.tensors, str(origin))
+    if config.train.ema != weights.config.train.ema:
+        raise GeocoError(
+            f"{origin}: its train.ema is {weights.config.train.ema}, here it is "
+            f"{config.train.ema}: averages of weights cannot begin on the way"
+        )
+    steps = Curriculum(config, model.cold_scale).steps
+    if weights.step >= steps:
+        raise GeocoError(
+            f"{origin}: it is at step {weights.step:,}, and this schedule ends at {steps:,}: begin "
+            "with an earlier checkpoint"
         )
 
 

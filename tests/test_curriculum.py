@@ -309,6 +309,21 @@ def test_what_a_phase_switches_on_stays_on() -> None:
     assert schedule.changes() == [0, 10, 20]
 
 
+def test_sharpness_and_recentering_are_the_papers_until_a_phase_says_otherwise() -> None:
+    phases = (
+        "train.phases=[{name: a, terms: [rec, pos]}, {name: b, start: 5, sharpness: 8,"
+        " recenter: 0.5}, {name: c, start: 9, recenter: 0}]"
+    )
+    schedule = obj3d(phases)
+    modes = [schedule.plan(step).mode for step in (4, 5, 8, 9)]
+    assert [mode.sharpness for mode in modes] == [2, 8, 8, 8]
+    assert [mode.recenter for mode in modes] == [0, 0.5, 0.5, 0]
+    assert schedule.changes() == [0, 5, 9, 35_000, 36_200]
+    paper = obj3d()
+    modes = [paper.plan(step).mode for step in range(0, 70_000, 5_000)]
+    assert {(mode.sharpness, mode.recenter) for mode in modes} == {(2, 0)}
+
+
 def test_the_last_word_on_centers_holds() -> None:
     back = (
         "train.phases=[{name: a, terms: [rec], center: normalized},"

@@ -63,7 +63,7 @@ def inputs(batch: int = 3, time: int = 1) -> tuple[Tensor, Tensor, Draws]:
 
 
 def mode(*terms: Term, center: str = "coordinate", selector: bool = False) -> Mode:
-    return Mode(frozenset(terms), center, 1, False, selector, selector)  # type: ignore[arg-type]
+    return Mode(frozenset(terms), center, 2.0, 0.0, 1, False, selector, selector)  # type: ignore[arg-type]
 
 
 def gradients(model: GeoCo) -> dict[str, Tensor]:
@@ -196,6 +196,47 @@ def test_pos_reaches_decoder_and_appearance_but_no_command(
     assert found["appearance"] > 0
     assert found["decoder_module"] > 0
     assert found["encoder_module"] > 0
+
+
+def test_recentering_moves_positions_and_no_mask(model: GeoCo, settings: config.Config) -> None:
+    """Exactly the gradient of its own term at the commands, and nothing for decoder or looks."""
+    video, source, draws = inputs()
+    binding = model.bind(video, draws.positions)
+    slots = Slots(*(part.detach().requires_grad_() for part in vars(binding.slots).values()))
+    model.bind = lambda *_, **__: replace(binding, slots=slots)  # type: ignore[method-assign,assignment]
+    pulled = replace(mode("rec"), recenter=0.3, sharpness=5.0)
+    result = objective(model, video, source, draws, weights(), pulled, settings.train)
+    result.backward(list(model.decoder.parameters()), [])
+    logits = result.scene.fields.logits.detach()
+    judged = pairs.judge(logits, binding, settings.train.quality)
+    margin = logits - supports.background_logit(logits, ~judged.foreground)
+    center = moments(torch.sigmoid(5.0 * margin)).center
+    own = binding.slots.position.detach().requires_grad_()
+    (0.3 * losses.recenter(own, center, judged.positioned, settings.train.huber)).backward()
+    assert own.grad is not None
+    assert own.grad.abs().max() > 0
+    torch.testing.assert_close(slots.position.grad, own.grad)
+    for part in (slots.scale, slots.appearance):
+        assert part.grad is None or part.grad.eq(0).all()
+    assert all(gradient.eq(0).all() for gradient in gradients(model).values())
+
+
+@pytest.mark.parametrize("sharpness", [2.0, 8.0])
+def test_sharpness_is_that_of_pos_and_geo(
+    model: GeoCo, settings: config.Config, sharpness: float
+) -> None:
+    sharp = replace(mode(*ALL), sharpness=sharpness)
+    result = objective(model, *inputs(), weights(*ALL), sharp, settings.train)
+    logits = result.scene.fields.logits
+    judged = pairs.judge(logits, result.scene.binding, settings.train.quality)
+    margin = logits - supports.background_logit(logits, ~judged.foreground)
+    center = moments(torch.sigmoid(sharpness * margin)).center
+    position = result.scene.binding.slots.position
+    expected = losses.pos(center, position, judged.positioned, settings.train.huber)
+    torch.testing.assert_close(result.terms.pos, expected)
+    plain = objective(model, *inputs(), weights(*ALL), mode(*ALL), settings.train)
+    assert (result.terms.geo == plain.terms.geo) == (sharpness == 2)
+    assert result.terms.tail == plain.terms.tail  # its own gamma is part of its definition
 
 
 def test_geo_reaches_commands_only_through_the_background(

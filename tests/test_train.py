@@ -92,8 +92,13 @@ def tiny(*overrides: str) -> Config:
     return config.load(CONFIGS / "geoco.yaml", [*TINY, *overrides])
 
 
-def go(settings: Config | None, folder: Path, minutes: float | None = None) -> None:
-    start(settings, folder, Machine("cpu"), minutes, Console(quiet=True))
+def go(
+    settings: Config | None,
+    folder: Path,
+    minutes: float | None = None,
+    origin: Path | None = None,
+) -> None:
+    start(settings, folder, Machine("cpu"), minutes, Console(quiet=True), origin)
 
 
 def final(folder: Path) -> dict[str, torch.Tensor]:
@@ -224,6 +229,54 @@ def test_killed_at_random_moments(whole: Path, tmp_path: Path) -> None:
     assert process.returncode == 0
     assert kills > 0
     same(whole, folder)
+
+
+# -- branching -------------------------------------------------------------------------------------
+
+
+def test_a_branch_begins_where_its_origin_was(whole: Path, tmp_path: Path) -> None:
+    """By the same configuration it ends as the origin did; by another one it does not."""
+    first = tmp_path / "first"
+    go(tiny(), first, minutes=0)
+    began = checkpoints.read_weights(first).step
+    assert 0 < began < 30
+    go(tiny(), tmp_path / "same", origin=first)
+    ends = [checkpoints.read_weights(folder) for folder in (whole, tmp_path / "same")]
+    assert ends[0].step == ends[1].step == 30
+    assert all(torch.equal(ends[1].tensors[name], value) for name, value in ends[0].tensors.items())
+    assert min(read_metrics(tmp_path / "same" / "metrics.csv")["step"]) > began
+    other = tiny("train.weights.rec=2.0")
+    go(other, tmp_path / "other", origin=first)
+    last = checkpoints.read_weights(tmp_path / "other")
+    assert last.config.train.weights.rec == 2
+    assert any(not torch.equal(last.tensors[n], value) for n, value in ends[0].tensors.items())
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ((), "it is at step 30, and this schedule ends at 30"),
+        (("train.budget=0.001", "model.encoder.width=16"), "these are weights of another model"),
+        (("train.budget=0.001", "train.ema=0.9"), "its train.ema is None, here it is 0.9"),
+    ],
+)
+def test_a_branch_that_cannot_be(
+    whole: Path, tmp_path: Path, changes: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(GeocoError, match=said):
+        go(tiny(*changes), tmp_path / "branch", origin=whole)
+    assert not (tmp_path / "branch").exists()
+
+
+def test_weights_alone_are_no_beginning(whole: Path, tmp_path: Path) -> None:
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    last = checkpoints.latest(whole / "checkpoints")
+    assert last is not None
+    shutil.copy(last / "weights.safetensors", alone)
+    with pytest.raises(GeocoError, match="weights alone can be used"):
+        go(tiny("train.budget=0.001"), tmp_path / "branch", origin=alone)
+    assert not (tmp_path / "branch").exists()
 
 
 # -- division --------------------------------------------------------------------------------------

@@ -148,7 +148,13 @@ def _validate(schema: type[Schema], raw: dict[str, Any], where: str) -> Schema:
         # Through JSON, so that strictness still admits lists for tuples and strings for paths.
         return schema.model_validate_json(json.dumps(raw), strict=True)
     except ValidationError as error:
-        problems = "; ".join(_explain(schema, problem, raw) for problem in error.errors())
+        found = error.errors()
+        # A list whose entries are all wrong is also said to be too short.
+        broken = {
+            problem["loc"][:depth] for problem in found for depth in range(len(problem["loc"]))
+        }
+        found = [p for p in found if p["type"] != "too_short" or p["loc"] not in broken]
+        problems = "; ".join(_explain(schema, problem, raw) for problem in found)
         raise GeocoError(f"{where}: {problems}") from None
 
 
@@ -190,7 +196,7 @@ def _path(location: tuple[int | str, ...], raw: Any, missing: bool) -> list[str]
 def _suggest(schema: type[BaseModel], path: list[str], raw: dict[str, Any]) -> str:
     """The valid name closest to an unknown one: beside it if possible, else anywhere."""
     names = list(_names(schema, raw))
-    parent = ".".join(path[:-1])
+    parent = ".".join(part for part in path[:-1] if not part.isdigit())
     beside = {name.rpartition(".")[2]: name for name in names if name.rpartition(".")[0] == parent}
     close = difflib.get_close_matches(path[-1], beside, n=1)
     if close:

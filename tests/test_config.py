@@ -100,6 +100,14 @@ BAD_OVERRIDES = {
         "supersample=9",
         "supersample: unknown key; did you mean data.supersample?",
     ),
+    "unknown in a list": (
+        "train.phases=[{name: a, start: 0, rmap: 9}]",
+        "train.phases.0.rmap: unknown key; did you mean train.phases.ramp?",
+    ),
+    "unlike any in a list": (
+        "train.phases=[{name: a, qqq: 9}]",
+        "train.phases.0.qqq: unknown key; train.phases has name, start, ramp, terms,",
+    ),
     "unknown and unlike any": ("data.qqq=9", "data.qqq: unknown key; data has kind, seed,"),
     "wrong type": ("data.height=tall", "data.height: input should be a valid integer, got 'tall'"),
     "float for int": ("data.height=64.5", "data.height: input should be a valid integer"),
@@ -123,6 +131,13 @@ BAD_OVERRIDES = {
     "empty name": ("data..height=3", "expected section.key=value"),
     "bad YAML": ("data.radii=[1, ", "not valid YAML"),
 }
+
+
+def test_a_wrong_entry_is_said_once() -> None:
+    """A list whose only entry is wrong is not called too short as well."""
+    with pytest.raises(GeocoError) as caught:
+        config.load(None, ["train.phases=[{name: a, rmap: 9}]"])
+    assert str(caught.value).endswith("did you mean train.phases.ramp?")
 
 
 @pytest.mark.parametrize("case", BAD_OVERRIDES)

@@ -18,13 +18,15 @@ CenterPenalty = Literal["coordinate", "normalized"]
 class Phase(Section):
     """From step `start` on these terms are active; their weights rise over `ramp` steps.
 
-    What a phase switches on stays on. Steps are of the full schedule, before `budget` shortens it.
+    What a phase switches on stays on until one is `without` it. Steps are of the full schedule,
+    before `budget` shortens it.
     """
 
     name: str
     start: int = Field(0, ge=0)
     ramp: int = Field(0, ge=0)
     terms: tuple[Term, ...] = ()
+    without: tuple[Term, ...] = ()  # terms that end here, or pause until a later phase has them
     center: CenterPenalty | None = None  # the penalty of transplants' centers from here on
     sharpness: float | None = Field(None, gt=0)  # gamma from here on; 2 in the paper
     recenter: float | None = Field(None, ge=0)  # our choice: masks pull positions

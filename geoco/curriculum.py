@@ -107,7 +107,7 @@ class Curriculum:
         train, model = self._train, self._model
         found = list(self._beginnings())
         for phase in train.phases:
-            rising = [term for term in phase.terms if self._since(term) is phase]
+            rising = [term for term in phase.terms if self._since(term, phase.start) is phase]
             if phase.ramp and rising:
                 found.append((phase.start + phase.ramp, f"{' and '.join(rising)} in full"))
         if model.decoder.design == "steered":
@@ -151,14 +151,18 @@ class Curriculum:
     def _reached(self, step: int) -> list[Phase]:
         return [phase for phase in self._train.phases if phase.start <= step]
 
-    def _since(self, term: Term) -> Phase | None:
-        """The phase that switches a term on."""
-        if getattr(self._train.weights, term) == 0:
-            return None
-        return next((phase for phase in self._train.phases if term in phase.terms), None)
+    def _since(self, term: Term, step: int) -> Phase | None:
+        """The phase that switched a term on, if it is on at a step."""
+        since = None
+        for phase in self._reached(step) if getattr(self._train.weights, term) else ():
+            if term in phase.without:
+                since = None
+            elif term in phase.terms:
+                since = since or phase
+        return since
 
     def _weight(self, term: Term, step: int) -> float:
-        phase = self._since(term)
+        phase = self._since(term, step)
         if phase is None:
             return 0.0
         full: float = getattr(self._train.weights, term)

@@ -309,6 +309,21 @@ def test_what_a_phase_switches_on_stays_on() -> None:
     assert schedule.changes() == [0, 10, 20]
 
 
+def test_a_term_can_pause_and_rise_again() -> None:
+    phases = (
+        "train.phases=[{name: a, terms: [rec]}, {name: b, start: 10, ramp: 4, terms: [pos, ov]},"
+        " {name: c, start: 20, without: [pos]}, {name: d, start: 30, ramp: 2, terms: [pos]}]"
+    )
+    schedule = obj3d(phases, "model.selector.enabled=false")
+    weights = [schedule.plan(step).weights["pos"] for step in (9, 10, 13, 19, 20, 29, 30, 31, 40)]
+    assert weights == pytest.approx([0, 0.05, 0.2, 0.2, 0, 0, 0.1, 0.2, 0.2])
+    assert schedule.plan(25).weights["ov"] == 0.01
+    assert schedule.changes() == [0, 10, 20, 30]
+    names = [name for _, name in schedule.milestones()]
+    assert "pos and ov in full" in names
+    assert "pos in full" in names
+
+
 def test_sharpness_and_recentering_are_the_papers_until_a_phase_says_otherwise() -> None:
     phases = (
         "train.phases=[{name: a, terms: [rec, pos]}, {name: b, start: 5, sharpness: 8,"

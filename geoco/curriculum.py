@@ -253,12 +253,13 @@ def picture(curriculum: Curriculum, path: Path) -> None:
     figure = Figure(figsize=(WIDTH, sum(heights) + 1), dpi=120, layout="constrained")
     canvas = FigureCanvasAgg(figure)
     rows = figure.subplots(len(drawn), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
-    named = [*panels["weight"], *panels["learning rate"]]
+    named = [*TERMS, *panels["learning rate"], "recenter"]
     colors = dict(zip(named, (draw.COLORS / 255).tolist(), strict=False))
     for axes, height, (title, panel) in zip(rows, heights, drawn.items(), strict=True):
         lines = {name: values for name, values in panel.items() if any(values)}
         for name, values in lines.items():
-            axes.plot(steps, _from_its_start(values), color=colors.get(name, INK), linewidth=2)
+            style = "--" if name == "recenter" else "-"  # may lie on a term's line
+            axes.plot(steps, _from_its_start(values), style, color=colors.get(name, INK), lw=2)
         _set_range(axes, title, [max(values) for values in lines.values()])
         _shade(axes, bands)
         _name_lines(axes, steps, lines, colors, LINE / height)
@@ -287,7 +288,10 @@ def _bands(steps: Sequence[int], plans: Sequence[Plan]) -> list[Band]:
 
 def _panels(plans: Sequence[Plan]) -> dict[str, Panel]:
     return {
-        "weight": {term: [plan.weights[term] for plan in plans] for term in TERMS},
+        "weight": {
+            **{term: [plan.weights[term] for plan in plans] for term in TERMS},
+            "recenter": [plan.mode.recenter for plan in plans],
+        },
         "learning rate": {
             "selector": [plan.selector_learning_rate for plan in plans],
             "model": [plan.learning_rate for plan in plans],

@@ -94,6 +94,8 @@ def matched(exact: bool) -> Values:
             oracle_exact=likeness(base + 2) if exact else None,
             change=Interval(0.0005, 0.00025, 0.00075),
             changed=Interval(0.0125, 0.01, 0.015),
+            visible=37 if exact else 0,
+            carried=39,
         )
 
     return results.as_values(
@@ -310,7 +312,10 @@ def test_matched_tables() -> None:
     assert exact.rows[0][7:] == ("72.00", "74.00", "70.00")
     assert exact.rows[1][7] == "[71.50, 72.50]"
     assert exact.rows[2][:2] == ("oracle (measured here)", "38.000")
-    kept = found(grids, "RGB preservation").rows
+    assert exact.caption.endswith("37/40 position, 37/40 scale, 37/40 transplant.")
+    preservation = found(grids, "RGB preservation")
+    assert preservation.caption.endswith("39/40 position, 39/40 scale.")
+    kept = preservation.rows
     assert kept[0][1:] == ("0.5000", "0.5000", "1.2500", "1.2500")
     assert kept[1][1:4:2] == ("[0.2500, 0.7500]", "[1.0000, 1.5000]")
 

@@ -119,8 +119,8 @@ class MatchedKind:
     oracle_exact: Likeness | None
     change: Interval | None
     changed: Interval | None
-    visible: int = 0  # edits that exact_f1 is over
-    carried: int = 0  # edits that change and changed are over
+    visible: int  # edits that exact_f1 is over
+    carried: int  # edits that change and changed are over
 
 
 @dataclass(frozen=True)

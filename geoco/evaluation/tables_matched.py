@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from geoco.evaluation import paper
 from geoco.evaluation.grids import (
-    DASH,
     KINDS,
     Grid,
     beside,
@@ -82,6 +81,4 @@ def _likeness(name: str, values: Values, part: str) -> list[Cells]:
 
 def _counted(values: Values, part: str, kinds: Sequence[str]) -> str:
     """Defined of all edits, kind by kind."""
-    return ", ".join(
-        f"{values[kind].get(part, DASH)}/{values[kind]['edits']} {kind}" for kind in kinds
-    )
+    return ", ".join(f"{values[kind][part]}/{values[kind]['edits']} {kind}" for kind in kinds)

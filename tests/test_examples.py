@@ -11,7 +11,7 @@ import torch
 from test_evaluation_run import tiny
 
 from geoco import checkpoints, config
-from geoco.data import SolidsDataset
+from geoco.data import SolidsDataset, StoreDataset
 
 ROOT = Path(__file__).parent.parent
 SIZE = 16
@@ -90,3 +90,21 @@ def test_a_model_that_is_told_what_to_do(tmp_path: Path) -> None:
     assert factual["calibration"]["linear"] is None
     assert factual["reference_errors"]["decoded_to_reference"]["defined"] > 0
     assert "## Counterfactual editing capability" in said
+
+
+def test_arrays_become_a_store_to_train_on(tmp_path: Path) -> None:
+    frames = np.random.default_rng(0).integers(0, 256, (3, 2, SIZE, SIZE, 3), dtype=np.uint8)
+    masks = np.arange(6, dtype=np.uint8).reshape(3, 2, 1, 1).repeat(SIZE, 2).repeat(SIZE, 3)
+    np.savez(tmp_path / "frames.npz", frames=frames, masks=masks)
+    said = run("store_from_arrays.py", "frames.npz", "stores/mine", cwd=tmp_path)
+    assert said == "wrote stores/mine: 3 videos of 2 frames\n"
+    store = config.Store(path=tmp_path / "stores" / "mine", height=SIZE, width=SIZE)
+    data = StoreDataset(
+        store.model_copy(update={"window": config.Window(length=1, stride=1)}), "train"
+    )
+    assert len(data) == 6
+    clip = data[3]
+    assert clip.source == "video 1"
+    np.testing.assert_array_equal(clip.video[0].permute(1, 2, 0).numpy(), frames[1, 1])
+    assert clip.masks is not None
+    assert clip.masks.eq(3).all()

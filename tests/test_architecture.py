@@ -78,6 +78,7 @@ ALLOWED = {
         "geoco.config_training",
         "geoco.decoders",
         "geoco.draw",
+        "geoco.supports",
     },
     "geoco.objective": {
         "geoco.across",

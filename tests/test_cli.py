@@ -138,6 +138,14 @@ def test_curriculum(tmp_path: Path) -> None:
         (("data", "preview", "configs/movi-c.yaml"), "there is no store here: run geoco data"),
         (("train",), "give either a configuration to start a run or --resume RUN"),
         (("train", "--resume", "tests"), "tests: there is no run here, it has no config.yaml"),
+        (
+            ("train", "--resume", "tests", "--from", "tests"),
+            "--resume goes on with a run as it was started, without overrides, --out or --from",
+        ),
+        (
+            ("train", "configs/geoco.yaml", "--out", "runs/no", "--from", "runs/none"),
+            "runs/none: there is no such file or folder: give a run, a checkpoint or its",
+        ),
         (("calibrate", "tests"), "tests: there is no finished checkpoint here"),
         (("config", "show", "nothing.yaml"), "nothing.yaml: cannot read this configuration file"),
     ],

@@ -152,6 +152,18 @@ def test_weights_alone_are_enough_to_use_them(tmp_path: Path) -> None:
 # -- a folder of checkpoints -----------------------------------------------------------------------
 
 
+def test_a_branch_is_the_checkpoint_under_another_configuration(tmp_path: Path) -> None:
+    origin = save(tmp_path / "one", 7)
+    other = Config(model=Model(slots=Slots(count=3)))
+    path = checkpoints.branch(tmp_path / "one", tmp_path / "two", other)
+    assert names(tmp_path / "two") == [path.name] == [origin.name]
+    weights, own = checkpoints.read_weights(path), checkpoints.read_weights(origin)
+    assert weights.config == other != own.config
+    assert_equal(weights.tensors, own.tensors)
+    assert weights.step == own.step == checkpoints.read_state(path).step == 7
+    assert_equal(checkpoints.read_state(path).tensors, checkpoints.read_state(origin).tensors)
+
+
 def test_latest_ignores_unfinished_ones(tmp_path: Path) -> None:
     assert checkpoints.latest(tmp_path) is None
     assert checkpoints.latest(tmp_path / "nothing") is None

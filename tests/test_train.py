@@ -238,13 +238,14 @@ def test_a_branch_begins_where_its_origin_was(whole: Path, tmp_path: Path) -> No
     """By the same configuration it ends as the origin did; by another one it does not."""
     first = tmp_path / "first"
     go(tiny(), first, minutes=0)
-    began = checkpoints.read_weights(first).step
-    assert 0 < began < 30
+    while (began := checkpoints.read_weights(first).step) < 6:
+        go(None, first, minutes=0)
+    assert began < 30
     go(tiny(), tmp_path / "same", origin=first)
     ends = [checkpoints.read_weights(folder) for folder in (whole, tmp_path / "same")]
     assert ends[0].step == ends[1].step == 30
     assert all(torch.equal(ends[1].tensors[name], value) for name, value in ends[0].tensors.items())
-    assert min(read_metrics(tmp_path / "same" / "metrics.csv")["step"]) > began
+    assert min(read_metrics(tmp_path / "same" / "metrics.csv")["step"]) > began  # three by three
     other = tiny("train.weights.rec=2.0")
     go(other, tmp_path / "other", origin=first)
     last = checkpoints.read_weights(tmp_path / "other")

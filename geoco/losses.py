@@ -66,17 +66,6 @@ def pos(
     return weighted_mean(residual, valid.to(residual.dtype), total)
 
 
-def recenter(
-    position: Float[Tensor, "*supports 2"],
-    center: Float[Tensor, "*supports 2"],
-    valid: Bool[Tensor, "*supports"],
-    threshold: float,
-    total: Total = alone,
-) -> Float[Tensor, ""]:
-    """pos the other way around: positions move, and supports stay. Not in the paper."""
-    return pos(position, center, valid, threshold, total)
-
-
 def center_penalty(
     residual: Float[Tensor, "*supports 2"],
     scale: Float[Tensor, "*supports"],

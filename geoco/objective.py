@@ -124,7 +124,8 @@ def objective(
             )
             gated = weight["pos"] * terms["pos"]
         if mode.recenter:
-            live = live + mode.recenter * losses.recenter(
+            # pos the other way around: positions move, and supports stay.
+            live = live + mode.recenter * losses.pos(
                 binding.slots.position,
                 factual.shape.center,
                 judged.positioned,

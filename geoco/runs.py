@@ -56,7 +56,7 @@ class Run:
 
     @classmethod
     def create(cls, folder: Path, config: Config, origin: Path | None = None) -> "Run":
-        """Start a run in a folder that is new or empty, or where a checkpoint of another one is."""
+        """Start a run in a folder that is new or empty, with another run's checkpoint if given."""
         if (folder / CONFIG).exists():
             raise GeocoError(
                 f"{folder}: there is a run here already: go on with it by geoco train --resume "
@@ -69,7 +69,7 @@ class Run:
                 raise GeocoError(f"{folder}: this folder is not empty: choose a new one for a run")
             if origin is not None:
                 checkpoints.branch(origin, run.checkpoints, config)
-            # First what makes it a run: one that is killed here can already be resumed.
+            # Then what makes it a run: one that is killed here can already be resumed.
             write_whole(folder / CONFIG, config.to_yaml().encode())
             write_whole(folder / README, _README.encode())
             described = json.dumps(environment(), indent=1)

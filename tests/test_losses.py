@@ -69,18 +69,6 @@ def test_pos_by_hand() -> None:
     assert center.grad[2].eq(0).all()
 
 
-def test_recenter_is_pos_for_positions() -> None:
-    center = torch.tensor([[0.10, 0.0], [0.9, 0.9]], requires_grad=True)
-    position = torch.tensor([[0.08, 0.0], [0.0, 0.0]], requires_grad=True)
-    loss = losses.recenter(position, center, torch.tensor([True, False]), 0.05)
-    assert loss.item() == pytest.approx(0.5 * 0.02**2 / 2, rel=1e-5)
-    loss.backward()
-    assert center.grad is None
-    assert position.grad is not None
-    assert position.grad[0, 0].item() == pytest.approx(-0.02 / 2, rel=1e-4)
-    assert position.grad[1].eq(0).all()
-
-
 def test_center_penalties() -> None:
     residual = torch.tensor([[0.03, 0.04], [0.3, 0.4]], dtype=DOUBLE)
     scale = torch.tensor([2.0, 0.1], dtype=DOUBLE, requires_grad=True)

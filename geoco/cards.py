@@ -116,7 +116,7 @@ class Card:
             *(["a temporal initializer"] if model.temporal.enabled else []),
         ]
         sentences = [
-            f"GeoCo-SAVi, geometry-consistent slot attention: it takes a picture of {size} x "
+            f"{self._kind()}: it takes a picture of {size} x "
             f"{size} pixels apart into {model.slots.count} slots with an appearance, a position "
             "and a scale each, and draws them again after any of these was changed.",
             f"Read by {encoder}, drawn by {_DECODERS[model.decoder.design]} "
@@ -124,6 +124,12 @@ class Card:
             *([f"**{self.trial}**"] if self.trial else []),
         ]
         return " ".join(sentences)
+
+    def _kind(self) -> str:
+        train = self.config.train
+        if train.weights.geo and any("geo" in phase.terms for phase in train.phases):
+            return "GeoCo-SAVi, geometry-consistent slot attention"
+        return "Isotropic slot attention without geometry consistency"
 
     def _use(self) -> str:
         return f"""## Use

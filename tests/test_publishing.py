@@ -29,6 +29,7 @@ from geoco.errors import GeocoError
 from geoco.evaluation import GeoCoModel, evaluate
 from geoco.model import GeoCo
 
+CONFIGS = Path(__file__).parent.parent / "configs"
 STEP = 7
 DATA = SOLIDS.model_copy(update={"episodes": config.Episodes(train=3, val=4, test=2)})
 CONFIG = config.Config(
@@ -199,6 +200,21 @@ def test_what_a_card_says_of_the_schedule(budget: float, step: int, said: str | 
     assert card.trial == said
     assert ("a trial" in card.text()) == (said is not None)
     assert "No tables" in card.text()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("geoco", "GeoCo-SAVi, geometry-consistent"),
+        ("without-geo", "Isotropic slot attention"),
+        ("isa", "Isotropic slot attention"),
+    ],
+)
+def test_a_card_calls_only_what_learnt_geometry_geoco(name: str, said: str) -> None:
+    settings = config.load(CONFIGS / f"{name}.yaml")
+    card = cards.Card("one", settings, tiny().model, 70_000, (0.1, 0.2), (20.0, 5))
+    assert f"# one\n\n{said}" in card.text()
+    assert ("GeoCo-SAVi" in card.text()) == said.startswith("GeoCo")
 
 
 def test_runs_that_know_nothing_of_their_history(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from geoco.evaluation.compare import (
     common_caption,
     common_errors,
     common_pool,
+    once,
     paired_differences,
     side_by_side,
 )
@@ -293,6 +294,16 @@ def test_captions_are_right_for_every_model() -> None:
     del found["External position evaluation"], alone["External position evaluation"]
     assert found == alone  # nothing else has counts that differ
     assert common_caption({"a": "One. Two.", "b": "One."}) == "One. a: Two."
+
+
+def test_rows_that_models_share_stand_once() -> None:
+    one, two = ("one", "1.0"), ("two", "1.0")
+    oracle, wide, open_ended = ("oracle", "9.0"), ("", "[8, 10]"), ("", "–")
+    rows = [one, open_ended, oracle, wide, two, open_ended, oracle, wide]
+    # An interval is its model's own, also where it reads like another's.
+    assert once(rows) == (one, open_ended, oracle, wide, two, open_ended)
+    # The same label with another interval is another row.
+    assert once([oracle, wide, oracle, open_ended]) == (oracle, wide, oracle, open_ended)
 
 
 def test_rows_of_all_models_stand_below_the_papers(folders: tuple[Path, Path]) -> None:

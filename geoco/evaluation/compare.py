@@ -28,6 +28,7 @@ from geoco.evaluation.matched import (
     MatchedRecords,
     matched_scores,
 )
+from geoco.evaluation.paper import Cells
 from geoco.evaluation.rendering import latex, markdown
 from geoco.evaluation.results import as_values, read_results, write_table
 from geoco.evaluation.run import TABLES, read_centers, read_matched, read_records, read_tubes
@@ -176,10 +177,21 @@ def side_by_side(results: Mapping[str, Mapping[str, Any]]) -> list[Grid]:
             every.setdefault(grid.title, {})[name] = grid
     merged = []
     for same in every.values():
-        rows = tuple(row for grid in same.values() for row in grid.rows)
+        rows = once([row for grid in same.values() for row in grid.rows])
         caption = common_caption({name: grid.caption for name, grid in same.items()})
         merged.append(replace(next(iter(same.values())), rows=rows, caption=caption))
     return merged
+
+
+def once(rows: Sequence[Cells]) -> tuple[Cells, ...]:
+    """Rows with those that continue them, such as intervals; what all models share is said once."""
+    blocks: list[list[Cells]] = []
+    for row in rows:
+        if row[0]:
+            blocks.append([row])
+        else:
+            blocks[-1].append(row)
+    return tuple(row for block in dict.fromkeys(map(tuple, blocks)) for row in block)
 
 
 def common_caption(captions: Mapping[str, str]) -> str:

@@ -438,6 +438,19 @@ def test_the_same_recipe_on_obj3d_itself() -> None:
     assert settings.data.window.length == 1
 
 
+def test_masks_pull_positions_before_transplants() -> None:
+    schedule = obj3d(name="geoco-recentered")
+    assert schedule.plan(39_999).mode == obj3d().plan(39_999).mode
+    alone = schedule.plan(42_999).mode
+    assert (alone.recenter, alone.sharpness) == (0.5, 8)
+    assert alone.terms == {"rec", "gate", "ov"}
+    together = schedule.plan(43_001).mode
+    assert together.terms == {"rec", "gate", "ov", "pos", "geo"}
+    last = schedule.plan(69_999).mode
+    assert (last.recenter, last.sharpness, last.center) == (0.5, 8, "coordinate")
+    assert last.terms == {"rec", "gate", "ov", "pos", "geo", "tail"}
+
+
 # -- the picture -----------------------------------------------------------------------------------
 
 

@@ -239,8 +239,12 @@ the package, its folder or its id on the Hub stands for the name."""
         return Curriculum(self.config, self.model.cold_scale).steps
 
 
-def read_history(run: Path | None, step: int) -> History:
-    """What a run's folder says of its first `step` steps; a file that is damaged says nothing."""
+def read_history(run: Path | None, step: int, every: int) -> History:
+    """What a run's folder says of its first `step` steps; a file that is damaged says nothing.
+
+    It logged its pace every so many steps: one that began with another run's checkpoint may not
+    know how long the steps before took.
+    """
     if run is None:
         return History()
     machine: str | None
@@ -256,6 +260,8 @@ def read_history(run: Path | None, step: int) -> History:
         pace = runs.read_metrics(run / _PACE)
         steps, each = pace["step"], pace["milliseconds_per_step"]
     except (GeocoError, KeyError):
+        return History(None, machine, software)
+    if steps and steps[0] > every:
         return History(None, machine, software)
     spent = sum(
         (after - before) * milliseconds

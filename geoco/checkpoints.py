@@ -221,6 +221,14 @@ def load_into(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> No
     model.load_state_dict(dict(tensors))
 
 
+def run_of(weights: Path) -> Path | None:
+    """The run that a file of weights lies in: RUN/checkpoints/STEP/... or RUN/refitted/..."""
+    if weights.parent.name == REFITTED:
+        return weights.parents[1]
+    inside = len(weights.parts) >= 3 and weights.parts[-3] == FOLDER
+    return weights.parents[2] if inside else None
+
+
 # -- folders ---------------------------------------------------------------------------------------
 
 

@@ -109,7 +109,7 @@ def publish(
         weights.step,
         scales,
         (float(factual.psnr.mean()), len(first)),
-        cards.read_history(_run_of(weights.path), weights.step),
+        cards.read_history(checkpoints.run_of(weights.path), weights.step, config.train.log_every),
         found,
         note,
         weights.extra.get(refitting.EXTRA),
@@ -216,14 +216,6 @@ def portable(config: Config) -> Config:
 
 
 # -- where things are ------------------------------------------------------------------------------
-
-
-def _run_of(weights: Path) -> Path | None:
-    """The run that weights lie in: RUN/checkpoints/STEP/... or RUN/refitted/..."""
-    if weights.parent.name == checkpoints.REFITTED:
-        return weights.parents[1]
-    inside = len(weights.parts) >= 3 and weights.parts[-3] == checkpoints.FOLDER
-    return weights.parents[2] if inside else None
 
 
 def _placed(config: Config, places: Iterable[str]) -> Config:

@@ -69,6 +69,7 @@ class Run:
                 raise GeocoError(f"{folder}: this folder is not empty: choose a new one for a run")
             if origin is not None:
                 checkpoints.branch(origin, run.checkpoints, config)
+                run._inherit(checkpoints.run_of(checkpoints.read_weights(origin).path))
             # Then what makes it a run: one that is killed here can already be resumed.
             write_whole(folder / CONFIG, config.to_yaml().encode())
             write_whole(folder / README, _README.encode())
@@ -110,6 +111,11 @@ class Run:
     @property
     def tensorboard(self) -> Path:
         return self.folder / "tensorboard"
+
+    def _inherit(self, other: Path | None) -> None:
+        """Take over what another run logged; on resuming, later steps are forgotten as always."""
+        for file in () if other is None else other.glob("*.csv"):
+            write_whole(self.folder / file.name, file.read_bytes())
 
 
 def environment() -> dict[str, Any]:

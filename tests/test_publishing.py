@@ -218,11 +218,19 @@ def test_a_card_calls_only_what_learnt_geometry_geoco(name: str, said: str) -> N
 
 
 def test_runs_that_know_nothing_of_their_history(tmp_path: Path) -> None:
-    assert cards.read_history(None, 7) == cards.History()
-    assert cards.read_history(tmp_path, 7) == cards.History()
+    assert cards.read_history(None, 7, 2) == cards.History()
+    assert cards.read_history(tmp_path, 7, 2) == cards.History()
     (tmp_path / "environment.json").write_text("{")
     (tmp_path / "pace.csv").write_text("step,other\n1,2\n")
-    assert cards.read_history(tmp_path, 7) == cards.History()
+    assert cards.read_history(tmp_path, 7, 2) == cards.History()
+
+
+def test_a_run_that_began_on_the_way_does_not_know_how_long_it_took(tmp_path: Path) -> None:
+    file = tmp_path / "pace.csv"
+    file.write_text("step,milliseconds_per_step\n40100,18000\n40200,36000\n")
+    assert cards.read_history(tmp_path, 40_200, 100).hours is None
+    file.write_text("step,milliseconds_per_step\n50,36000\n100,36000\n200,18000\n")
+    assert cards.read_history(tmp_path, 200, 100).hours == 1.5
 
 
 def test_one_table_and_a_file_of_weights(results: Path, run: Path, tmp_path: Path) -> None:

@@ -221,12 +221,12 @@ def load_into(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> No
     model.load_state_dict(dict(tensors))
 
 
-def run_of(weights: Path) -> Path | None:
-    """The run that a file of weights lies in: RUN/checkpoints/STEP/... or RUN/refitted/..."""
+def run_of(path: Path) -> Path | None:
+    """The run whose weights a path means: they lie in RUN/checkpoints/STEP or in RUN/refitted."""
+    weights = _weights_file(path).absolute()
     if weights.parent.name == REFITTED:
         return weights.parents[1]
-    inside = len(weights.parts) >= 3 and weights.parts[-3] == FOLDER
-    return weights.parents[2] if inside else None
+    return weights.parents[2] if weights.parts[-3:-2] == (FOLDER,) else None
 
 
 # -- folders ---------------------------------------------------------------------------------------

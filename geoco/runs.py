@@ -69,7 +69,7 @@ class Run:
                 raise GeocoError(f"{folder}: this folder is not empty: choose a new one for a run")
             if origin is not None:
                 checkpoints.branch(origin, run.checkpoints, config)
-                run._inherit(checkpoints.run_of(checkpoints.read_weights(origin).path))
+                run._inherit(checkpoints.run_of(origin))
             # Then what makes it a run: one that is killed here can already be resumed.
             write_whole(folder / CONFIG, config.to_yaml().encode())
             write_whole(folder / README, _README.encode())

@@ -240,17 +240,13 @@ def curves(path_csv: Path, path_png: Path) -> None:
         rate = "learning_rate" in name
         if not (rate or name in losses):
             continue
-        # Terms are zero before their phase, which a logarithmic axis cannot show.
-        points = [
-            (step, value)
-            for step, value in zip(columns["step"], values, strict=True)
-            if math.isfinite(value) and (rate or value > 0)
-        ]
-        if points:
-            steps, heights = zip(*points, strict=True)
+        # Terms are zero outside their phases, which a logarithmic axis cannot show: a gap.
+        heights = [v if math.isfinite(v) and (rate or v > 0) else math.nan for v in values]
+        known = sum(map(math.isfinite, heights))
+        if known:
             axes = below if rate else above
-            marker = "." if len(points) < 30 else None
-            axes.plot(steps, heights, marker=marker, linewidth=0.9, label=name)
+            marker = "." if known < 30 else None
+            axes.plot(columns["step"], heights, marker=marker, linewidth=0.9, label=name)
     if above.lines:
         above.set_yscale("log")
     below.ticklabel_format(axis="y", style="sci", scilimits=(0, 0))

@@ -10,7 +10,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from geoco.ops import scale_steered_conv2d
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
+import selector
 import training_parts
+
+from geoco.teacher import Labels
 
 
 def test_products_are_counted_as_those_of_an_ordinary_convolution() -> None:
@@ -30,3 +33,22 @@ def test_products_are_counted_as_those_of_an_ordinary_convolution() -> None:
             y.sum().backward()
         counts.append((there.get_total_flops(), back.get_total_flops()))
     assert counts[0] == counts[1] == (2 * 2 * 8 * 6 * 3 * 5 * 9, 2 * 2 * 2 * 8 * 6 * 3 * 5 * 9)
+
+
+def test_pixels_of_the_selector_are_counted_by_hand() -> None:
+    """Slot 0 is the background; slot 1 has an object and its shadow, slot 2 a shadow alone."""
+    before = torch.zeros(1, 4, 12, dtype=torch.int64)
+    before[0, 0, :10], before[0, 1, :5], before[0, 3] = 1, 1, 2
+    after = before.clone()
+    after[0, 0, 8:10] = 0  # given back: one pixel of shadow, one of the object
+    after[0, 1, 0] = 2  # goes to another object: not given back
+    floor = torch.ones(1, 4, 12, dtype=torch.bool)
+    floor[0, 0, :9] = False
+    positive, protected = torch.zeros(2, 1, 4, 12)
+    positive[0, 0, 8], positive[0, 0, 9] = 0.5, 0.25
+    protected[0, 1, :2] = 1.0
+    found = selector.counted(
+        before, after, torch.tensor([0]), floor, Labels(positive, protected), 3
+    )
+    assert found == selector.Counts(27, 18, 2, 1, 0.75, 0.25, 2, 2, 2, 1)
+    assert (found + found).owned_floor == 36

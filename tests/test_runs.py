@@ -292,3 +292,19 @@ def test_curves(tmp_path: Path) -> None:
     with Image.open(picture) as image:
         assert image.size == (900, 600)
     assert names(tmp_path) == ["curves.png", "metrics.csv"]
+
+
+def test_a_term_that_pauses_leaves_a_gap(tmp_path: Path) -> None:
+    """Between its phases no line is drawn, whatever is on its two sides."""
+    shown = []
+    for between in (0.0, 2.0):
+        file, picture = tmp_path / "metrics.csv", tmp_path / "curves.png"
+        values = [2.0] * 100 + [between] * 100 + [2.0] * 100
+        rows = (f"{step},{value}" for step, value in enumerate(values))
+        file.write_text("\n".join(["step,geo", *rows, ""]))
+        curves(file, picture)
+        with Image.open(picture) as image:
+            colourful = np.ptp(np.asarray(image.convert("RGB")).astype(int), axis=2) > 100
+        row = colourful[:, :700].sum(1).argmax()  # that of the line, left of the legend
+        shown.append(int(colourful[row, :700].sum()))
+    assert 0.6 < shown[0] / shown[1] < 0.72

@@ -1,0 +1,126 @@
+"""What a model's selector and its teacher do, held against the true masks of `solids`.
+
+    python benchmarks/selector.py [MODEL] [--windows 100]
+
+Floor is what no object covers in truth, shadows among it. The teacher's shares are weighted by its
+confidence, over the pixels that the selector may act on. A slot of shadows is one that holds at
+least ten pixels and more floor than object.
+"""
+
+import argparse
+from dataclasses import dataclass, fields
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from geoco import ideal, teacher, zoo
+from geoco.config import Solids
+from geoco.data import SolidsDataset
+from geoco.errors import GeocoError
+from geoco.evaluation import GeoCoModel, population
+from geoco.selector import deployment_domain, membership
+from geoco.teacher import Labels
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Pixels; the last two are slots."""
+
+    owned: float = 0  # by slots other than the background, before the selector
+    owned_floor: float = 0
+    given: float = 0  # back by the selector
+    given_floor: float = 0
+    positive: float = 0  # by the teacher's confidence: the background's
+    positive_floor: float = 0
+    protected: float = 0  # its owner's
+    protected_floor: float = 0
+    slots: float = 0
+    shadows: float = 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        return Counts(*(a + b for a, b in pairs))
+
+
+def counted(
+    before: Int64[Tensor, "scene height width"],
+    after: Int64[Tensor, "scene height width"],
+    background: Int64[Tensor, " scene"],
+    floor: Bool[Tensor, "scene height width"],
+    labels: Labels,
+    slots: int,
+) -> Counts:
+    """Of owners of pixels before and after the selector."""
+    behind = background[:, None, None]
+    owned = before != behind
+    given = owned & (after == behind)
+
+    def pair(weight: Float[Tensor, "..."] | Bool[Tensor, "..."]) -> tuple[float, float]:
+        return float(weight.sum()), float((weight * floor).sum())
+
+    area = membership(after, slots)
+    holds = area.sum((-2, -1)) >= ideal.FEWEST_PIXELS
+    holds &= torch.arange(slots) != background[:, None]
+    mostly = (area & floor[:, None]).sum((-2, -1)) * 2 > area.sum((-2, -1))
+    return Counts(
+        *pair(owned),
+        *pair(given),
+        *pair(labels.positive),
+        *pair(labels.protected),
+        float(holds.sum()),
+        float((holds & mostly).sum()),
+    )
+
+
+@torch.no_grad()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", nargs="?", default="geoco-solids", help="a shipped name or a run")
+    parser.add_argument("--windows", type=int, default=100)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    loaded = zoo.load(arguments.model)
+    model, selector = GeoCoModel(loaded.model), loaded.model.selector
+    if selector is None:
+        raise GeocoError(f"{arguments.model}: this model has no selector: choose one that has")
+    dataset = SolidsDataset(Solids(), "val")
+    total, objects = Counts(), 0
+    windows = population.chosen_windows(dataset, arguments.windows)
+    for window in windows.tolist():
+        clip = dataset.batch([window])
+        assert clip.masks is not None
+        frame, masks = clip.video[:, 0].float() / 255, clip.masks[:, 0]
+        encoded = model.encode(frame, population.starting_positions(window, model.slots)[None])
+        assert encoded.attention is not None
+        drawn = model.fields(encoded.slots)
+        domain = deployment_domain(drawn.logits, selector.settings)
+        settings = loaded.config.train.selector.teacher
+        labels = teacher.labels(frame, drawn, encoded.attention, domain, settings)
+        after = selector.refine(drawn, encoded.attention).argmax(-3)
+        background = domain.background
+        total += counted(domain.owner, after, background, masks == 0, labels, model.slots)
+        sizes = masks.flatten().long().bincount()[1:]
+        objects += int((sizes >= ideal.FEWEST_PIXELS).sum())
+    show(total, objects, len(windows))
+
+
+def show(total: Counts, objects: int, windows: int) -> None:
+    left, left_floor = total.owned - total.given, total.owned_floor - total.given_floor
+    rows = (
+        ("owned by objects' slots, before", total.owned, total.owned_floor),
+        ("given back by the selector", total.given, total.given_floor),
+        ("left to objects' slots", left, left_floor),
+        ("the background's, by the teacher", total.positive, total.positive_floor),
+        ("its owner's, by the teacher", total.protected, total.protected_floor),
+    )
+    print(f"{windows} windows, {objects} objects, {total.slots:.0f} slots that hold something")
+    print(f"of these slots {total.shadows:.0f} hold more floor than object")
+    print(f"\n{'':<36}{'pixels':>10}{'floor':>10}{'share':>8}")
+    for name, pixels, floor in rows:
+        share = f"{floor / pixels:.1%}" if pixels else "-"
+        print(f"{name:<36}{pixels:>10.0f}{floor:>10.0f}{share:>8}")
+
+
+if __name__ == "__main__":
+    main()

@@ -253,7 +253,9 @@ def read_history(run: Path | None, step: int, every: int) -> History:
         known = json.loads((run / runs.ENVIRONMENT).read_text(encoding="utf-8"))
         device = "CPU" if known["device"] == "cpu" else str(known["device"])
         machine = f"{device}, {known['cpus']} cores"
-        software = f"geoco {known['geoco']}, PyTorch {known['torch']}, Python {known['python']}"
+        # A package that was run without being installed has no version.
+        ours = f"geoco {known['geoco']}, " if known["geoco"] else ""
+        software = f"{ours}PyTorch {known['torch']}, Python {known['python']}"
     except (OSError, ValueError, KeyError, TypeError):
         machine = software = None
     try:

@@ -10,6 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from geoco.ops import scale_steered_conv2d
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
+import following
 import selector
 import training_parts
 
@@ -52,3 +53,15 @@ def test_pixels_of_the_selector_are_counted_by_hand() -> None:
     )
     assert found == selector.Counts(27, 18, 2, 1, 0.75, 0.25, 2, 2, 2, 1)
     assert (found + found).owned_floor == 36
+
+
+def test_tubes_by_hand() -> None:
+    """Slot 2 follows object 1 but for a pixel, slot 0 has half of object 2; a crumb is none."""
+    labels = torch.zeros(2, 4, 8, dtype=torch.uint8)
+    labels[:, 0], labels[:, 1], labels[0, 3, 0] = 1, 2, 3
+    slots = torch.zeros(2, 3, 4, 8, dtype=torch.bool)
+    slots[:, 2, 0] = True
+    slots[1, 2, 0, 0] = False
+    slots[0, 0, 1] = True
+    found = following.tube_f1(slots, labels)
+    assert found.tolist() == [2 * 15 / 31, 2 * 8 / 24]

@@ -1,5 +1,6 @@
 """What a model's card says of its training, and what it must not say."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,13 @@ def test_a_run_that_began_on_the_way_does_not_know_how_long_it_took(tmp_path: Pa
     assert cards.read_history(tmp_path, 40_200, 100).hours is None
     file.write_text("step,milliseconds_per_step\n50,36000\n100,36000\n200,18000\n")
     assert cards.read_history(tmp_path, 200, 100).hours == 1.5
+
+
+@pytest.mark.parametrize(("version", "said"), [("0.1.0", "geoco 0.1.0, "), (None, "")])
+def test_a_package_that_was_not_installed_has_no_version(
+    tmp_path: Path, version: str | None, said: str
+) -> None:
+    known = {"geoco": version, "torch": "2.11.0", "python": "3.12.3", "device": "cpu", "cpus": 2}
+    (tmp_path / "environment.json").write_text(json.dumps(known))
+    found = cards.read_history(tmp_path, 7, 2)
+    assert found == cards.History(None, "CPU, 2 cores", f"{said}PyTorch 2.11.0, Python 3.12.3")

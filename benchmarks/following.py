@@ -1,0 +1,76 @@
+"""Do slots keep their objects through a video? Against the true masks of `solids`.
+
+    python benchmarks/following.py [MODEL ...] [--clips 6] [--frames 24]
+
+A model of single frames is led through clips as the editor does it, once with slots that keep their
+names and once without. Every object gets the slot whose masks over all frames fit its own best.
+"""
+
+import argparse
+from unittest import mock
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float64, UInt8
+from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
+from torch import Tensor
+
+from geoco import following, ideal, supports, zoo
+from geoco.config import Solids, Window
+from geoco.data import SolidsDataset
+from geoco.evaluation import population
+from geoco.model import GeoCo
+
+
+def tube_f1(
+    slots: Bool[Tensor, "time slot height width"], labels: UInt8[Tensor, "time height width"]
+) -> Float64[np.ndarray, " object"]:
+    """F1 of each object and its slot over a whole clip, one slot to an object."""
+    names = [name for name in labels.unique().tolist() if name]
+    tubes = torch.stack([labels == name for name in names])
+    tubes = tubes[tubes.flatten(1).sum(1) >= ideal.FEWEST_PIXELS]
+    own, drawn = tubes.flatten(1).double(), slots.transpose(0, 1).flatten(1).double()
+    f1 = 2 * (own @ drawn.T) / (own.sum(1, keepdim=True) + drawn.sum(1)).clamp(min=1)
+    found: Float64[np.ndarray, " object"] = f1.numpy()[linear_sum_assignment(-f1.numpy())]
+    return found
+
+
+@torch.no_grad()
+def masks(
+    model: GeoCo, video: Tensor, positions: Tensor, names: bool
+) -> Bool[Tensor, "time slot height width"]:
+    """What slots own in every frame; without names a slot is what the model gives its place."""
+    count = len(positions)
+    kept = following.identities if names else lambda before, after: torch.arange(count)
+    with mock.patch.object(following, "identities", kept):
+        bound = following.follow(model, video, positions)
+    return supports.hard_ownership(model.draw(bound).fields.logits)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="*", default=["geoco-solids"], help="shipped names or runs")
+    parser.add_argument("--clips", type=int, default=6)
+    parser.add_argument("--frames", type=int, default=24)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    cut = Window(length=arguments.frames, stride=arguments.frames)
+    dataset = SolidsDataset(Solids(window=cut), "val")
+    windows = population.chosen_windows(dataset, arguments.clips).tolist()
+    for name in arguments.models:
+        model = zoo.load(name).model
+        found: dict[bool, list[float]] = {True: [], False: []}
+        for window in windows:
+            clip = dataset.batch([window])
+            assert clip.masks is not None
+            start = population.starting_positions(window, model.settings.slots.count)
+            for names, scores in found.items():
+                owned = masks(model, clip.video[0].float() / 255, start, names)
+                scores.extend(tube_f1(owned, clip.masks[0]))
+        named, unnamed = (np.mean(found[names]) for names in (True, False))
+        print(f"{name}: {len(found[True])} objects of {len(windows)} clips of {arguments.frames}")
+        print(f"  mean tube F1 {named:.3f}, without names {unnamed:.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -7,7 +7,6 @@ names and once without. Every object gets the slot whose masks over all frames f
 """
 
 import argparse
-from unittest import mock
 
 import numpy as np
 import torch
@@ -40,11 +39,15 @@ def masks(
     model: GeoCo, video: Tensor, positions: Tensor, names: bool
 ) -> Bool[Tensor, "time slot height width"]:
     """What slots own in every frame; without names a slot is what the model gives its place."""
-    count = len(positions)
-    kept = following.identities if names else lambda before, after: torch.arange(count)
-    with mock.patch.object(following, "identities", kept):
+    if names:
         bound = following.follow(model, video, positions)
-    return supports.hard_ownership(model.draw(bound).fields.logits)
+        return supports.hard_ownership(model.draw(bound).fields.logits)
+    owned = []
+    for frame in video:
+        bound = model.bind(frame[None, None], positions[None])
+        positions = bound.slots.position[0, 0]
+        owned.append(supports.hard_ownership(model.draw(bound).fields.logits)[0, 0])
+    return torch.stack(owned)
 
 
 def main() -> None:

@@ -3,8 +3,7 @@
     python benchmarks/selector.py [MODEL] [--windows 100]
 
 Floor is what no object covers in truth, shadows among it. The teacher's shares are weighted by its
-confidence, over the pixels that the selector may act on. A slot of shadows is one that holds at
-least ten pixels and more floor than object.
+confidence, over the pixels that the selector may act on.
 """
 
 import argparse
@@ -14,18 +13,17 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from geoco import ideal, teacher, zoo
+from geoco import teacher, zoo
 from geoco.config import Solids
 from geoco.data import SolidsDataset
-from geoco.errors import GeocoError
 from geoco.evaluation import GeoCoModel, population
-from geoco.selector import deployment_domain, membership
+from geoco.selector import deployment_domain
 from geoco.teacher import Labels
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Pixels; the last two are slots."""
+    """Pixels, all of them and those of floor."""
 
     owned: float = 0  # by slots other than the background, before the selector
     owned_floor: float = 0
@@ -35,8 +33,6 @@ class Counts:
     positive_floor: float = 0
     protected: float = 0  # its owner's
     protected_floor: float = 0
-    slots: float = 0
-    shadows: float = 0
 
     def __add__(self, other: "Counts") -> "Counts":
         pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
@@ -49,7 +45,6 @@ def counted(
     background: Int64[Tensor, " scene"],
     floor: Bool[Tensor, "scene height width"],
     labels: Labels,
-    slots: int,
 ) -> Counts:
     """Of owners of pixels before and after the selector."""
     behind = background[:, None, None]
@@ -59,18 +54,7 @@ def counted(
     def pair(weight: Float[Tensor, "..."] | Bool[Tensor, "..."]) -> tuple[float, float]:
         return float(weight.sum()), float((weight * floor).sum())
 
-    area = membership(after, slots)
-    holds = area.sum((-2, -1)) >= ideal.FEWEST_PIXELS
-    holds &= torch.arange(slots) != background[:, None]
-    mostly = (area & floor[:, None]).sum((-2, -1)) * 2 > area.sum((-2, -1))
-    return Counts(
-        *pair(owned),
-        *pair(given),
-        *pair(labels.positive),
-        *pair(labels.protected),
-        float(holds.sum()),
-        float((holds & mostly).sum()),
-    )
+    return Counts(*pair(owned), *pair(given), *pair(labels.positive), *pair(labels.protected))
 
 
 @torch.no_grad()
@@ -83,9 +67,9 @@ def main() -> None:
     loaded = zoo.load(arguments.model)
     model, selector = GeoCoModel(loaded.model), loaded.model.selector
     if selector is None:
-        raise GeocoError(f"{arguments.model}: this model has no selector: choose one that has")
+        parser.error(f"{arguments.model}: this model has no selector: choose one that has")
     dataset = SolidsDataset(Solids(), "val")
-    total, objects = Counts(), 0
+    total = Counts()
     windows = population.chosen_windows(dataset, arguments.windows)
     for window in windows.tolist():
         clip = dataset.batch([window])
@@ -98,14 +82,11 @@ def main() -> None:
         settings = loaded.config.train.selector.teacher
         labels = teacher.labels(frame, drawn, encoded.attention, domain, settings)
         after = selector.refine(drawn, encoded.attention).argmax(-3)
-        background = domain.background
-        total += counted(domain.owner, after, background, masks == 0, labels, model.slots)
-        sizes = masks.flatten().long().bincount()[1:]
-        objects += int((sizes >= ideal.FEWEST_PIXELS).sum())
-    show(total, objects, len(windows))
+        total += counted(domain.owner, after, domain.background, masks == 0, labels)
+    show(total, len(windows))
 
 
-def show(total: Counts, objects: int, windows: int) -> None:
+def show(total: Counts, windows: int) -> None:
     left, left_floor = total.owned - total.given, total.owned_floor - total.given_floor
     rows = (
         ("owned by objects' slots, before", total.owned, total.owned_floor),
@@ -114,9 +95,7 @@ def show(total: Counts, objects: int, windows: int) -> None:
         ("the background's, by the teacher", total.positive, total.positive_floor),
         ("its owner's, by the teacher", total.protected, total.protected_floor),
     )
-    print(f"{windows} windows, {objects} objects, {total.slots:.0f} slots that hold something")
-    print(f"of these slots {total.shadows:.0f} hold more floor than object")
-    print(f"\n{'':<36}{'pixels':>10}{'floor':>10}{'share':>8}")
+    print(f"{f'{windows} windows':<36}{'pixels':>10}{'floor':>10}{'share':>8}")
     for name, pixels, floor in rows:
         share = f"{floor / pixels:.1%}" if pixels else "-"
         print(f"{name:<36}{pixels:>10.0f}{floor:>10.0f}{share:>8}")

@@ -11,6 +11,7 @@ from geoco.ops import scale_steered_conv2d
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 import following
+import masks
 import selector
 import training_parts
 
@@ -48,10 +49,8 @@ def test_pixels_of_the_selector_are_counted_by_hand() -> None:
     positive, protected = torch.zeros(2, 1, 4, 12)
     positive[0, 0, 8], positive[0, 0, 9] = 0.5, 0.25
     protected[0, 1, :2] = 1.0
-    found = selector.counted(
-        before, after, torch.tensor([0]), floor, Labels(positive, protected), 3
-    )
-    assert found == selector.Counts(27, 18, 2, 1, 0.75, 0.25, 2, 2, 2, 1)
+    found = selector.counted(before, after, torch.tensor([0]), floor, Labels(positive, protected))
+    assert found == selector.Counts(27, 18, 2, 1, 0.75, 0.25, 2, 2)
     assert (found + found).owned_floor == 36
 
 
@@ -65,3 +64,28 @@ def test_tubes_by_hand() -> None:
     slots[0, 0, 1] = True
     found = following.tube_f1(slots, labels)
     assert found.tolist() == [2 * 15 / 31, 2 * 8 / 24]
+
+
+def test_what_slots_hold_is_counted_by_hand() -> None:
+    """Slot 0 is the background. 1 and 2 hold object 3, 2 more floor; 3 has objects 1 and 2.
+
+    4 is a disc of floor that does not touch the edge; object 4 is the background's, 5 a crumb.
+    """
+    labels = torch.zeros(12, 30, dtype=torch.uint8)
+    slots = torch.zeros(6, 12, 30, dtype=torch.bool)
+    labels[2, 1:29] = 3
+    slots[1, 2, 1:19] = True  # inside the picture, and long for its scale
+    slots[2, 2, 19:29] = True
+    slots[2, 3, 10:25] = True  # floor: 15 of 25 pixels
+    labels[5, :15], labels[5, 15:] = 1, 2
+    slots[3, 5] = True  # from edge to edge
+    slots[4, 7, 5:20] = True
+    labels[9, 1:15], labels[10, 20] = 4, 5
+    slots[0] = ~slots.any(0)
+    valid = torch.tensor([False, True, True, True, True, False])
+    found = masks.counted(slots, valid, torch.full((6,), 0.2), labels)
+    assert found == masks.Counts(4, 1, 1, 1, 1, 4, 1, 1, 1)
+    assert masks.counted(slots, valid, torch.full((6,), 2.0), labels).streaks == 0
+    assert (found + found).objects == 8
+    nothing = masks.counted(slots, valid, torch.ones(6), torch.zeros_like(labels))
+    assert nothing == masks.Counts(4, 4, 0, 1)

@@ -7,7 +7,7 @@ run's own files and the results of `geoco eval`; only the note is anybody's own 
 import itertools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ class History:
     hours: float | None = None
     machine: str | None = None
     software: str | None = None
+    began: str | None = None  # with what other runs' checkpoints, if they were set otherwise
 
 
 @dataclass(frozen=True)
@@ -161,6 +162,7 @@ the package, its folder or its id on the Hub stands for the name."""
             "batch": str(train.batch),
             "seed": str(train.seed),
             "precision": train.precision,
+            "began": history.began,
             "time": time,
             "selector": self.selector,
             "started on": history.machine,
@@ -171,9 +173,11 @@ the package, its folder or its id on the Hub stands for the name."""
             f"| {name} | {trainable:,}{f' and {frozen:,} frozen' if frozen else ''} |"
             for name, trainable, frozen in parameter_table(self.model)
         ]
-        # A selector acts on the training, so that with one of later the same does not come out.
-        later = "trains a model like it, whose selector learns along"
-        again = "does the same again" if self.selector is None else later
+        again = "does the same again"
+        if self.selector is not None:  # one of later did not act on the training
+            again = "trains a model like it, whose selector learns along"
+        elif history.began is not None:
+            again = "trains a model like it, by this configuration from the first step on"
         return "\n".join(
             (
                 "## Training\n",
@@ -249,6 +253,7 @@ def read_history(run: Path | None, step: int, every: int) -> History:
         return History()
     machine: str | None
     software: str | None
+    began: str | None
     try:
         known = json.loads((run / runs.ENVIRONMENT).read_text(encoding="utf-8"))
         device = "CPU" if known["device"] == "cpu" else str(known["device"])
@@ -256,15 +261,16 @@ def read_history(run: Path | None, step: int, every: int) -> History:
         # A package that was run without being installed has no version.
         ours = f"geoco {known['geoco']}, " if known["geoco"] else ""
         software = f"{ours}PyTorch {known['torch']}, Python {known['python']}"
+        began = _began(known.get("began", []))
     except (OSError, ValueError, KeyError, TypeError):
-        machine = software = None
+        machine = software = began = None
     try:
         pace = runs.read_metrics(run / _PACE)
         steps, each = pace["step"], pace["milliseconds_per_step"]
     except (GeocoError, KeyError):
-        return History(None, machine, software)
+        return History(None, machine, software, began)
     if steps and steps[0] > every:
-        return History(None, machine, software)
+        return History(None, machine, software, began)
     spent = sum(
         (after - before) * milliseconds
         for (before, after), milliseconds in zip(
@@ -272,7 +278,17 @@ def read_history(run: Path | None, step: int, every: int) -> History:
         )
         if after <= step
     )
-    return History(spent / 3_600_000 if spent else None, machine, software)
+    return History(spent / 3_600_000 if spent else None, machine, software, began)
+
+
+def _began(origins: Sequence[Mapping[str, Any]]) -> str | None:
+    said = [
+        f"at step {origin['step']:,} of a run with another "
+        + ", ".join(f"`{name}`" for name in origin["differs"])
+        for origin in origins
+        if origin["differs"]
+    ]
+    return "; ".join(said) or None
 
 
 def dataset_name(config: Config) -> str | None:

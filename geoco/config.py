@@ -6,9 +6,9 @@ or a value out of range fails with its full path, what was expected and the clos
 """
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import Field, model_validator
@@ -236,3 +236,19 @@ def override(config: Config, overrides: Iterable[str]) -> Config:
 def loads(text: str, where: str = "configuration") -> Config:
     """Read a resolved configuration back from its YAML text."""
     return config_files.parse(Config, text, where)
+
+
+def differences(one: Config, other: Config) -> list[str]:
+    """Dotted names of what two configurations do not have in common; a list is one thing."""
+    ours, theirs = (_flat(config.model_dump(mode="json")) for config in (one, other))
+    missing = object()
+    names = dict.fromkeys((*ours, *theirs))
+    return [name for name in names if ours.get(name, missing) != theirs.get(name, missing)]
+
+
+def _flat(section: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in section.items():
+        inner = isinstance(value, Mapping)
+        found |= _flat(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": value}
+    return found

@@ -73,7 +73,7 @@ class Run:
             # Then what makes it a run: one that is killed here can already be resumed.
             write_whole(folder / CONFIG, config.to_yaml().encode())
             write_whole(folder / README, _README.encode())
-            described = json.dumps(environment(), indent=1)
+            described = json.dumps(environment() | {"began": _began(origin, config)}, indent=1)
             write_whole(folder / ENVIRONMENT, described.encode() + b"\n")
             run.checkpoints.mkdir(exist_ok=True)
             run.pictures.mkdir()
@@ -140,6 +140,22 @@ def environment() -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "arguments": [_without_places(argument) for argument in sys.argv[1:]],
     }
+
+
+def _began(origin: Path | None, config: Config) -> list[dict[str, Any]]:
+    """Where a run took over from others, the first of them first, and what was set otherwise."""
+    if origin is None:
+        return []
+    before: list[dict[str, Any]] = []
+    try:
+        folder = checkpoints.run_of(origin)
+        if folder is not None:
+            before = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))["began"]
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # a run that does not know
+    weights = checkpoints.read_weights(origin)
+    differs = configuration.differences(weights.config, config)
+    return [*before, {"step": weights.step, "differs": differs}]
 
 
 class MetricsLog:

@@ -76,3 +76,21 @@ def test_a_package_that_was_not_installed_has_no_version(
     (tmp_path / "environment.json").write_text(json.dumps(known))
     found = cards.read_history(tmp_path, 7, 2)
     assert found == cards.History(None, "CPU, 2 cores", f"{said}PyTorch 2.11.0, Python 3.12.3")
+
+
+def test_a_card_says_where_a_run_took_over(tmp_path: Path) -> None:
+    known = {"geoco": None, "torch": "2.11.0", "python": "3.12.3", "device": "cpu", "cpus": 2}
+    began = [
+        {"step": 9, "differs": []},
+        {"step": 40_000, "differs": ["train.also", "train.stride"]},
+    ]
+    said = "at step 40,000 of a run with another `train.also`, `train.stride`"
+    settings = config.Config(model=TINY)
+    for origins, expected in ((began, said), (began[:1], None), ([], None)):
+        (tmp_path / "environment.json").write_text(json.dumps(known | {"began": origins}))
+        history = cards.read_history(tmp_path, 7, 2)
+        assert history.began == expected
+        card = cards.Card("one", settings, tiny().model, 70_000, (0.1, 0.2), (20.0, 5), history)
+        assert (f"| began | {said} |" in card.text()) == (expected is not None)
+        assert ("does the same again" in card.text()) == (expected is None)
+        assert ("from the first step on" in card.text()) == (expected is not None)

@@ -197,3 +197,17 @@ def test_overrides_of_a_resolved_configuration() -> None:
     assert config.override(resolved, ["data.width=80"]).data.height == 96
     with pytest.raises(GeocoError, match=r"data\.widht: unknown key"):
         config.override(resolved, ["data.widht=80"])
+
+
+def test_differences_between_two_configurations(tmp_path: Path) -> None:
+    one = config.load(ROOT / "configs/geoco.yaml")
+    assert config.differences(one, one) == []
+    named = ["data.frames=50", "train.stride=2", "train.also=[{path: a, times: 2}]"]
+    other = config.override(one, named)
+    assert config.differences(one, other) == ["data.frames", "train.stride", "train.also"]
+    # Sections of another kind differ in all that only one of them has.
+    store = config.Config(data=Store(path=tmp_path, source=None))
+    found = config.differences(config.Config(), store)
+    assert {"data.kind", "data.path", "data.supersample", "data.seed"} <= set(found)
+    assert all(name.startswith("data.") for name in found)
+    assert config.differences(store, config.Config())[0] == "data.kind"

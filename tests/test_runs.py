@@ -15,7 +15,7 @@ from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from geoco import checkpoints, runs
-from geoco.config import Config, Model, Slots, Store
+from geoco.config import Config, Model, Slots, Store, override
 from geoco.errors import GeocoError
 from geoco.runs import MetricsLog, Run, curves, environment, read_metrics
 
@@ -109,10 +109,28 @@ def test_environment_gives_nobody_away(tmp_path: Path, monkeypatch: pytest.Monke
     assert found.pop("python") == platform.python_version()
     assert found.pop("torch") == torch.__version__
     assert found.pop("cpus") >= 1
+    assert found.pop("began") == []
     assert found.keys() == {"geoco", "commit", "dirty", "device"}
     assert not [value for value in found.values() if "/" in str(value) or "\\" in str(value)]
     for word in ("somebody", str(tmp_path), sys.prefix):
         assert word not in text
+
+
+def test_a_run_knows_where_it_took_over(tmp_path: Path) -> None:
+    """From others one after another, of which one may be too old to know."""
+    other = override(CONFIG, ["train.stride=3", "train.weights.ov=0.5"])
+    began: list[list[dict[str, object]]] = []
+    origin = None
+    for step, config in ((5, CONFIG), (7, other), (9, CONFIG)):
+        run = Run.create(tmp_path / str(step), config, origin)
+        began.append(json.loads((run.folder / "environment.json").read_text())["began"])
+        origin = checkpoints.save(run.checkpoints, step, config, {"a": torch.zeros(2)}, {})
+    both = ["train.stride", "train.weights.ov"]
+    first, second = {"step": 5, "differs": both}, {"step": 7, "differs": both}
+    assert began == [[], [first], [first, second]]
+    (tmp_path / "7" / "environment.json").unlink()
+    run = Run.create(tmp_path / "last", CONFIG, checkpoints.latest(tmp_path / "7" / "checkpoints"))
+    assert json.loads((run.folder / "environment.json").read_text())["began"] == [second]
 
 
 @pytest.mark.parametrize(

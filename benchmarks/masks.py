@@ -3,7 +3,8 @@
     python benchmarks/masks.py [MODEL] [--windows 100] [--spread]
 
 The windows are those of `geoco eval --windows`, or, to see all times of the videos, some spread
-over the whole split. Floor is what no object covers, shadows among it.
+over the whole split. Floor is what no object covers, shadows among it; a shadow is floor that has
+lost a tenth of its light.
 """
 
 import argparse
@@ -18,8 +19,11 @@ from geoco import ideal, metrics, supports, zoo
 from geoco.config import Solids
 from geoco.data import SolidsDataset
 from geoco.evaluation import GeoCoModel, population
+from geoco.solids import Placement
+from geoco.solids.floor import shadows
 
 FLOOR_ALONE = 0.95  # share of a slot's pixels
+DARK = 0.1  # share of the light that a shadow takes away
 LONG = 1.25  # radius over scale of a mask that runs along the edge
 
 
@@ -30,6 +34,7 @@ class Counts:
     slots: int = 0
     discs: int = 0  # slots of floor alone
     floors: int = 0  # slots of an object and more floor than object
+    draped: int = 0  # slots of shadow, more than of anything else
     edges: int = 0  # slots that touch the edge
     streaks: int = 0  # of these, those that are long
     objects: int = 0
@@ -47,13 +52,18 @@ def counted(
     valid: Bool[Tensor, " slot"],
     scale: Float[Tensor, " slot"],
     labels: UInt8[Tensor, "height width"],
+    taken: Float[Tensor, "height width"],
 ) -> Counts:
-    """Of one window; slots that are not valid are the background, or nothing."""
+    """Of one window, from whose floor shadows have taken that share of the light.
+
+    Slots that are not valid are the background, or nothing.
+    """
     names = [name for name in labels.unique().tolist() if name]
     everyone = [(masks & (labels == name)).sum((-2, -1)) for name in names]
     held = torch.stack(everyone) if everyone else masks.new_zeros((0, len(masks)), dtype=torch.long)
     area = masks.sum((-2, -1))
     floor = 1 - held.sum(0) / area.clamp(min=1)
+    shadow = (masks & (labels == 0) & (taken > DARK)).sum((-2, -1)) / area.clamp(min=1)
     edge = masks[:, [0, -1]].any(-1).any(-1) | masks[:, :, [0, -1]].any(-1).any(-1)
     long = metrics.support_moments(masks).radius > LONG * scale
     large = held.sum(1) >= ideal.FEWEST_PIXELS
@@ -67,6 +77,7 @@ def counted(
         int(valid.sum()),
         int((valid & (floor > FLOOR_ALONE)).sum()),
         int((valid & (floor > 0.5) & (floor <= FLOOR_ALONE)).sum()),
+        int((valid & (shadow > 0.5)).sum()),
         int((valid & edge).sum()),
         int((valid & edge & long).sum()),
         int(large.sum()),
@@ -99,8 +110,17 @@ def main() -> None:
         masks = supports.hard_ownership(logits)[0]
         valid = ideal.valid(masks)
         valid[supports.measurement_background(supports.ownership(logits))] = False
-        total += counted(masks, valid, encoded.slots.scale[0], clip.masks[0, 0])
+        taken = light_taken(dataset, window)
+        total += counted(masks, valid, encoded.slots.scale[0], clip.masks[0, 0], taken)
     show(total, len(windows))
+
+
+def light_taken(dataset: SolidsDataset, window: int) -> Float[Tensor, "height width"]:
+    """The share of the clean floor's light that all shadows take together, in a first frame."""
+    episode, start = divmod(window, len(dataset.starts))
+    scene = dataset.scenes(np.array([episode]), np.array([dataset.starts[start]]))
+    alone = shadows(scene, dataset.canvas, Placement.factual(scene))[:, 0]
+    return 1 - (1 - alone).prod(1).mean(0)
 
 
 def show(total: Counts, windows: int) -> None:
@@ -108,6 +128,7 @@ def show(total: Counts, windows: int) -> None:
     rows = (
         ("slots of floor alone", total.discs),
         ("slots of an object and more floor than object", total.floors),
+        ("slots of shadow more than of anything else", total.draped),
         ("slots that touch the edge", total.edges),
         ("of these, longer than 1.25 of their scale", total.streaks),
         ("objects that two slots hold above all others", total.doubled),

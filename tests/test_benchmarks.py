@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
+from geoco.config import Solids
+from geoco.data import SolidsDataset
 from geoco.ops import scale_steered_conv2d
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
@@ -70,6 +72,7 @@ def test_what_slots_hold_is_counted_by_hand() -> None:
     """Slot 0 is the background. 1 and 2 hold object 3, 2 more floor; 3 has objects 1 and 2.
 
     4 is a disc of floor that does not touch the edge; object 4 is the background's, 5 a crumb.
+    13 pixels of slot 2 lie in a shadow; what is dark on objects, or hardly, is none.
     """
     labels = torch.zeros(12, 30, dtype=torch.uint8)
     slots = torch.zeros(6, 12, 30, dtype=torch.bool)
@@ -83,9 +86,28 @@ def test_what_slots_hold_is_counted_by_hand() -> None:
     labels[9, 1:15], labels[10, 20] = 4, 5
     slots[0] = ~slots.any(0)
     valid = torch.tensor([False, True, True, True, True, False])
-    found = masks.counted(slots, valid, torch.full((6,), 0.2), labels)
-    assert found == masks.Counts(4, 1, 1, 1, 1, 4, 1, 1, 1)
-    assert masks.counted(slots, valid, torch.full((6,), 2.0), labels).streaks == 0
+    taken = torch.zeros(12, 30)
+    taken[3, 10:23], taken[5], taken[7] = 0.2, 0.9, 0.05
+    found = masks.counted(slots, valid, torch.full((6,), 0.2), labels, taken)
+    assert found == masks.Counts(4, 1, 1, 1, 1, 1, 4, 1, 1, 1)
+    taken[3, 10] = 0
+    found = masks.counted(slots, valid, torch.full((6,), 2.0), labels, taken)
+    assert (found.streaks, found.draped) == (0, 0)
     assert (found + found).objects == 8
-    nothing = masks.counted(slots, valid, torch.ones(6), torch.zeros_like(labels))
-    assert nothing == masks.Counts(4, 4, 0, 1)
+    nothing = masks.counted(slots, valid, torch.ones(6), torch.zeros_like(labels), taken)
+    assert nothing == masks.Counts(4, 4, 0, 1, 1)  # slot 3 lies in the dark now
+
+
+def test_shadows_are_where_the_floor_is_darker_than_in_other_frames() -> None:
+    dataset = SolidsDataset(Solids(), "val")
+    windows = range(0, 2600, 97)
+    batch = dataset.batch(windows)
+    assert batch.masks is not None
+    light = (batch.video[:, 0].float() / 255) ** 2.2
+    floor = batch.masks[:, 0] == 0
+    clean = (light * floor[:, None]).amax(0)
+    missing = (1 - light / clean).mean(1)
+    for number in (0, 3, 5):
+        taken = masks.light_taken(dataset, windows[number])[floor[number]]
+        assert (missing[number][floor[number]] - taken).abs().mean() < 0.01
+        assert torch.corrcoef(torch.stack((missing[number][floor[number]], taken)))[0, 1] > 0.95

@@ -36,7 +36,8 @@ _README = """\
 # A training run of GeoCo-SAVi
 
 - `config.yaml`: the whole configuration; `geoco train config.yaml` would do the same again.
-- `environment.json`: the versions, the device and the arguments it was started with.
+- `environment.json`: the versions, the device and the arguments it was started with, and where it
+  took over from another run.
 - `metrics.csv`: one row per logged step; `curves.png` draws it.
 - `tensorboard/`: the same for `tensorboard --logdir .`
 - `pictures/`: what the model saw and drew on the way.

@@ -1,34 +1,41 @@
 """What slots hold in truth, on `solids`: floor, the picture's edge, and objects without their own.
 
-    python benchmarks/masks.py [MODEL] [--windows 100] [--spread]
+    python benchmarks/masks.py [MODEL] [--windows 100] [--spread] [--results FOLDER]
 
 The windows are those of `geoco eval --windows`, or, to see all times of the videos, some spread
 over the whole split. Floor is what no object covers, shadows among it; a shadow is floor that has
-lost a tenth of its light.
+lost a tenth of its light. With the results of `geoco eval` on these windows the editing scores are
+also computed without the slots that hold nothing but floor.
 """
 
 import argparse
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, UInt8
+from tally import Tally
 from torch import Tensor
 
-from geoco import ideal, metrics, supports, zoo
+from geoco import ideal, metrics, zoo
 from geoco.config import Solids
 from geoco.data import SolidsDataset
 from geoco.evaluation import GeoCoModel, population
+from geoco.evaluation.editing import EditRecords, Records, editing_scores
+from geoco.evaluation.population import Factual
+from geoco.evaluation.run import read_records
 from geoco.solids import Placement
 from geoco.solids.floor import shadows
 
 FLOOR_ALONE = 0.95  # share of a slot's pixels
 DARK = 0.1  # share of the light that a shadow takes away
 LONG = 1.25  # radius over scale of a mask that runs along the edge
+BATCH = 8
 
 
 @dataclass(frozen=True)
-class Counts:
+class Counts(Tally):
     """Slots that hold something, the background aside, and objects of ten pixels."""
 
     slots: int = 0
@@ -41,10 +48,6 @@ class Counts:
     doubled: int = 0  # objects that two slots hold above all others
     shared: int = 0  # slots that hold the most of two objects
     missed: int = 0  # objects of which the background, or a slot of a few pixels, holds the most
-
-    def __add__(self, other: "Counts") -> "Counts":
-        pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
-        return Counts(*(a + b for a, b in pairs))
 
 
 def counted(
@@ -61,10 +64,9 @@ def counted(
     names = [name for name in labels.unique().tolist() if name]
     everyone = [(masks & (labels == name)).sum((-2, -1)) for name in names]
     held = torch.stack(everyone) if everyone else masks.new_zeros((0, len(masks)), dtype=torch.long)
-    area = masks.sum((-2, -1))
-    floor = 1 - held.sum(0) / area.clamp(min=1)
-    shadow = (masks & (labels == 0) & (taken > DARK)).sum((-2, -1)) / area.clamp(min=1)
-    edge = masks[:, [0, -1]].any(-1).any(-1) | masks[:, :, [0, -1]].any(-1).any(-1)
+    floor = share(masks, labels == 0)
+    shadow = share(masks, (labels == 0) & (taken > DARK))
+    edge = touches_edge(masks)
     long = metrics.support_moments(masks).radius > LONG * scale
     large = held.sum(1) >= ideal.FEWEST_PIXELS
     most = torch.zeros_like(held, dtype=torch.bool)  # the object that each slot is of
@@ -87,12 +89,34 @@ def counted(
     )
 
 
-@torch.no_grad()
+def share(
+    masks: Bool[Tensor, "*window slot height width"], of: Bool[Tensor, "*window height width"]
+) -> Float[Tensor, "*window slot"]:
+    """The share of every slot's pixels that is something."""
+    return (masks & of.unsqueeze(-3)).sum((-2, -1)) / masks.sum((-2, -1)).clamp(min=1)
+
+
+def touches_edge(
+    masks: Bool[Tensor, "*window slot height width"],
+) -> Bool[Tensor, "*window slot"]:
+    return masks[..., [0, -1], :].any(-1).any(-1) | masks[..., [0, -1]].any(-1).any(-1)
+
+
+def without(records: EditRecords, gone: Bool[np.ndarray, "window slot"]) -> EditRecords:
+    """The edits of all objects but those of some slots; windows are those of the dataset."""
+
+    def kept(some: Records) -> Records:
+        return some.where(~gone[some.window, some.slot])
+
+    return EditRecords(kept(records.position), kept(records.scale), kept(records.transplant))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", nargs="?", default="geoco-solids", help="a shipped name or a run")
     parser.add_argument("--windows", type=int, default=100)
     parser.add_argument("--spread", action="store_true")
+    parser.add_argument("--results", type=Path, help="of geoco eval, on the same windows")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     model = GeoCoModel(zoo.load(arguments.model).model)
@@ -100,19 +124,22 @@ def main() -> None:
     windows = population.chosen_windows(dataset, arguments.windows)
     if arguments.spread:
         windows = np.linspace(0, len(dataset) - 1, arguments.windows).round().astype(np.int64)
+    found = population.factual_of(model, dataset, windows, BATCH)
+    assert found.reference is not None
     total = Counts()
-    for window in windows.tolist():
-        clip = dataset.batch([window])
-        assert clip.masks is not None
-        start = population.starting_positions(window, model.slots)
-        encoded = model.encode(clip.video[:, 0].float() / 255, start[None])
-        _, logits = model.decode(encoded, encoded.slots)
-        masks = supports.hard_ownership(logits)[0]
-        valid = ideal.valid(masks)
-        valid[supports.measurement_background(supports.ownership(logits))] = False
-        taken = light_taken(dataset, window)
-        total += counted(masks, valid, encoded.slots.scale[0], clip.masks[0, 0], taken)
+    for row, window in enumerate(windows.tolist()):
+        total += counted(
+            found.masks[row],
+            found.valid[row],
+            found.scale[row],
+            found.reference[row],
+            light_taken(dataset, window),
+        )
     show(total, len(windows))
+    discs = found.valid & (share(found.masks, found.reference == 0) > FLOOR_ALONE)
+    show_geometry(found, discs)
+    if arguments.results is not None:
+        show_edits(read_records(arguments.results), found, discs, len(dataset))
 
 
 def light_taken(dataset: SolidsDataset, window: int) -> Float[Tensor, "height width"]:
@@ -130,13 +157,49 @@ def show(total: Counts, windows: int) -> None:
         ("slots of an object and more floor than object", total.floors),
         ("slots of shadow more than of anything else", total.draped),
         ("slots that touch the edge", total.edges),
-        ("of these, longer than 1.25 of their scale", total.streaks),
+        (f"of these, longer than {LONG} of their scale", total.streaks),
         ("objects that two slots hold above all others", total.doubled),
         ("slots that hold the most of two objects", total.shared),
         ("objects without a slot", total.missed),
     )
     for name, count in rows:
         print(f"{name:<50}{count:>8}")
+
+
+def show_geometry(found: Factual, discs: Bool[Tensor, "window slot"]) -> None:
+    """Place and size of all objects, and of fewer."""
+    off = (found.position - found.moments.center).norm(dim=-1)
+    scopes = (
+        ("all", found.valid),
+        ("without floor alone", found.valid & ~discs),
+        ("and without what touches the edge", found.valid & ~discs & ~touches_edge(found.masks)),
+    )
+    print(f"\n{'':<36}{'slots':>8}{'position to mask':>18}{'R2 of radius and scale':>24}")
+    for name, kept in scopes:
+        fit = metrics.calibration(found.scale[kept].numpy(), found.moments.radius[kept].numpy())
+        print(f"{name:<36}{int(kept.sum()):>8}{float(off[kept].mean()):>18.4f}{fit.linear:>24.2f}")
+
+
+def show_edits(
+    records: EditRecords, found: Factual, discs: Bool[Tensor, "window slot"], windows: int
+) -> None:
+    """The editing scores with and without slots of floor alone."""
+    here, gone = np.zeros((2, windows, discs.shape[1]), dtype=np.bool_)
+    here[found.window], gone[found.window] = found.valid.numpy(), discs.numpy()
+    there = np.zeros_like(here)
+    there[records.position.window, records.position.slot] = True
+    print(f"\nslots that only these results, or only these masks, have: {(here ^ there).sum()}")
+    print(f"{'':<36}{'F1 of moves, sizes, transplants':>32}{'E_dp':>8}{'slopes':>16}{'D_app':>8}")
+    for name, some in (("all", records), ("without floor alone", without(records, gone))):
+        scores = editing_scores(some)
+        kinds = (scores.all.position, scores.all.scale, scores.all.transplant)
+        f1 = " ".join(f"{kind.f1.estimate:>10.2f}" for kind in kinds)
+        moved, taken = scores.interior.position.error, scores.interior.transplant.error
+        assert moved is not None
+        assert taken is not None
+        curves = scores.interior.curves
+        slopes = f"{curves.radius.value:>8.4f}{curves.coverage.value:>8.4f}"
+        print(f"{name:<36}{f1}{moved.value:>8.4f}{slopes}{taken.value:>8.4f}")
 
 
 if __name__ == "__main__":

@@ -7,10 +7,11 @@ confidence, over the pixels that the selector may act on.
 """
 
 import argparse
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int64
+from tally import Tally
 from torch import Tensor
 
 from geoco import teacher, zoo
@@ -22,7 +23,7 @@ from geoco.teacher import Labels
 
 
 @dataclass(frozen=True)
-class Counts:
+class Counts(Tally):
     """Pixels, all of them and those of floor."""
 
     owned: float = 0  # by slots other than the background, before the selector
@@ -33,10 +34,6 @@ class Counts:
     positive_floor: float = 0
     protected: float = 0  # its owner's
     protected_floor: float = 0
-
-    def __add__(self, other: "Counts") -> "Counts":
-        pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
-        return Counts(*(a + b for a, b in pairs))
 
 
 def counted(

@@ -35,7 +35,8 @@ _SOURCE = Path(__file__).parent
 _README = """\
 # A training run of GeoCo-SAVi
 
-- `config.yaml`: the whole configuration; `geoco train config.yaml` would do the same again.
+- `config.yaml`: the whole configuration; `geoco train config.yaml` would do the same again, if the
+  run did not begin with another one's checkpoint.
 - `environment.json`: the versions, the device and the arguments it was started with, and where it
   took over from another run.
 - `metrics.csv`: one row per logged step; `curves.png` draws it.

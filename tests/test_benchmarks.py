@@ -3,12 +3,14 @@
 import sys
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from geoco.config import Solids
 from geoco.data import SolidsDataset
+from geoco.evaluation.editing import EditRecords, Records
 from geoco.ops import scale_steered_conv2d
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
@@ -96,6 +98,19 @@ def test_what_slots_hold_is_counted_by_hand() -> None:
     assert (found + found).objects == 8
     nothing = masks.counted(slots, valid, torch.ones(6), torch.zeros_like(labels), taken)
     assert nothing == masks.Counts(4, 4, 0, 1, 1)  # slot 3 lies in the dark now
+
+
+def test_edits_of_some_slots_are_left_out() -> None:
+    """Of windows 3 and 5, two slots each; slot 1 of window 5 goes, and slot 0 of one not there."""
+    window, slot, number = np.array([[3, 3, 5, 5], [0, 1, 0, 1], [0, 1, 2, 3]])
+    yes, value = np.ones(4, dtype=np.bool_), number.astype(np.float64)
+    records = Records(window, slot, *[number] * 3, *[yes] * 3, *[value] * 7)
+    gone = np.zeros((6, 2), dtype=np.bool_)
+    gone[5, 1], gone[4, 0] = True, True
+    found = masks.without(EditRecords(records, records, records), gone)
+    for kept in (found.position, found.scale, found.transplant):
+        assert kept.f1.tolist() == kept.error.tolist() == [0, 1, 2]
+        assert kept.window.tolist() == [3, 3, 5]
 
 
 def test_shadows_are_where_the_floor_is_darker_than_in_other_frames() -> None:

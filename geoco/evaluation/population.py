@@ -139,7 +139,6 @@ def starting_positions(
     return 2 * drawn[window % GROUP] - 1
 
 
-@torch.no_grad()
 def factual(
     model: SlotModel,
     dataset: Windows,
@@ -148,7 +147,18 @@ def factual(
     progress: Progress = lambda done, total: None,
 ) -> Factual:
     """Encode and decode the first frame of every window, `batch` of them at a time."""
-    windows = chosen_windows(dataset, limit)
+    return factual_of(model, dataset, chosen_windows(dataset, limit), batch, progress)
+
+
+@torch.no_grad()
+def factual_of(
+    model: SlotModel,
+    dataset: Windows,
+    windows: Int64[np.ndarray, " window"],
+    batch: int,
+    progress: Progress = lambda done, total: None,
+) -> Factual:
+    """The same of some windows."""
     pieces = []
     for first in range(0, len(windows), batch):
         some = windows[first : first + batch]

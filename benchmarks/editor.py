@@ -23,8 +23,8 @@ import uvicorn
 
 from geoco import config, media
 from geoco.data import SolidsDataset
-from geoco.edit import Editor
-from geoco.takes import Take
+from geoco.editing.decoded import Take
+from geoco.editing.editor import Editor
 from geoco.web import create_app
 from geoco.web.server import listening
 

@@ -14,11 +14,12 @@ from jaxtyping import Bool, Float64, UInt8
 from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
 from torch import Tensor
 
-from geoco import following, ideal, supports, zoo
+from geoco import edit_maps
 from geoco.config import Solids, Window
 from geoco.data import SolidsDataset
-from geoco.evaluation import population
-from geoco.model import GeoCo
+from geoco.evaluation import windows as population
+from geoco.models import compositing, pretrained, tracking
+from geoco.models.geoco import GeoCo
 
 
 def tube_f1(
@@ -27,7 +28,7 @@ def tube_f1(
     """F1 of each object and its slot over a whole clip, one slot to an object."""
     names = [name for name in labels.unique().tolist() if name]
     tubes = torch.stack([labels == name for name in names])
-    tubes = tubes[tubes.flatten(1).sum(1) >= ideal.FEWEST_PIXELS]
+    tubes = tubes[tubes.flatten(1).sum(1) >= edit_maps.FEWEST_PIXELS]
     own, drawn = tubes.flatten(1).double(), slots.transpose(0, 1).flatten(1).double()
     f1 = 2 * (own @ drawn.T) / (own.sum(1, keepdim=True) + drawn.sum(1)).clamp(min=1)
     found: Float64[np.ndarray, " object"] = f1.numpy()[linear_sum_assignment(-f1.numpy())]
@@ -40,13 +41,13 @@ def masks(
 ) -> Bool[Tensor, "time slot height width"]:
     """What slots own in every frame; without names a slot is what the model gives its place."""
     if names:
-        bound = following.follow(model, video, positions)
-        return supports.hard_ownership(model.draw(bound).fields.logits)
+        bound = tracking.follow(model, video, positions)
+        return compositing.hard_ownership(model.draw(bound).fields.logits)
     owned = []
     for frame in video:
         bound = model.bind(frame[None, None], positions[None])
         positions = bound.slots.position[0, 0]
-        owned.append(supports.hard_ownership(model.draw(bound).fields.logits)[0, 0])
+        owned.append(compositing.hard_ownership(model.draw(bound).fields.logits)[0, 0])
     return torch.stack(owned)
 
 
@@ -61,7 +62,7 @@ def main() -> None:
     dataset = SolidsDataset(Solids(window=cut), "val")
     windows = population.chosen_windows(dataset, arguments.clips).tolist()
     for name in arguments.models:
-        model = zoo.load(name).model
+        model = pretrained.load(name).model
         found: dict[bool, list[float]] = {True: [], False: []}
         for window in windows:
             clip = dataset.batch([window])

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from geoco import draw
+from geoco import drawing
 from geoco.config import Solids, Window
 from geoco.data.solids import SolidsDataset
 from geoco.instances import Scores, find_instances, score
@@ -105,13 +105,15 @@ def _draw(cases: list[Case], path: Path) -> None:
         picture
         for case in cases[: COLUMNS * ROWS]
         for picture in (
-            draw.magnify(case.frame, 3),
-            draw.overlay(case.frame, case.true, 3),
-            draw.overlay(case.frame, case.found, 3),
+            drawing.magnify(case.frame, 3),
+            drawing.overlay(case.frame, case.true, 3),
+            drawing.overlay(case.frame, case.found, 3),
         )
     ]
     wide = 3 * COLUMNS
-    draw.save(path, [draw.sheet([pictures[i : i + wide] for i in range(0, len(pictures), wide)])])
+    drawing.save(
+        path, [drawing.sheet([pictures[i : i + wide] for i in range(0, len(pictures), wide)])]
+    )
 
 
 if __name__ == "__main__":

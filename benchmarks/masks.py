@@ -18,13 +18,15 @@ from jaxtyping import Bool, Float, UInt8
 from tally import Tally
 from torch import Tensor
 
-from geoco import ideal, metrics, zoo
+from geoco import edit_maps, metrics
 from geoco.config import Solids
 from geoco.data import SolidsDataset
-from geoco.evaluation import GeoCoModel, population
+from geoco.evaluation import GeoCoModel
+from geoco.evaluation import windows as population
 from geoco.evaluation.editing import EditRecords, Records, editing_scores
-from geoco.evaluation.population import Factual
 from geoco.evaluation.run import read_records
+from geoco.evaluation.windows import Factual
+from geoco.models import pretrained
 from geoco.solids import Placement
 from geoco.solids.floor import shadows
 
@@ -68,11 +70,11 @@ def counted(
     shadow = share(masks, (labels == 0) & (taken > DARK))
     edge = touches_edge(masks)
     long = metrics.support_moments(masks).radius > LONG * scale
-    large = held.sum(1) >= ideal.FEWEST_PIXELS
+    large = held.sum(1) >= edit_maps.FEWEST_PIXELS
     most = torch.zeros_like(held, dtype=torch.bool)  # the object that each slot is of
     if len(names):
         most.scatter_(0, held.argmax(0, keepdim=True), True)
-    owners = most & valid & (held >= ideal.FEWEST_PIXELS)
+    owners = most & valid & (held >= edit_maps.FEWEST_PIXELS)
     keeper = held.argmax(1)[large]  # the slot that has the most of each object
     kept = torch.bincount(keeper[valid[keeper]], minlength=len(masks))
     return Counts(
@@ -119,7 +121,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="of geoco eval, on the same windows")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    model = GeoCoModel(zoo.load(arguments.model).model)
+    model = GeoCoModel(pretrained.load(arguments.model).model)
     dataset = SolidsDataset(Solids(), "val")
     windows = population.chosen_windows(dataset, arguments.windows)
     if arguments.spread:

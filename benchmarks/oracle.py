@@ -12,13 +12,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from geoco import draw, metrics, metrics_rgb
+from geoco import drawing, metrics
 from geoco.config import Solids
 from geoco.data import SolidsDataset
-from geoco.evaluation import references
-from geoco.evaluation.exact import truths
+from geoco.evaluation import reference_objects
+from geoco.evaluation.exact_targets import truths
 from geoco.evaluation.matched import REPLICATES
-from geoco.evaluation.population import Factual, chosen_windows
+from geoco.evaluation.windows import Factual, chosen_windows
+from geoco.metrics import rgb
 
 BATCH = 64
 SHOWN, ZOOM = 8, 3
@@ -31,11 +32,11 @@ def main() -> None:
     arguments = parser.parse_args()
     dataset = SolidsDataset(Solids(), "val")
     factual = known(dataset, arguments.windows)
-    objects = references.references(factual)
+    objects = reference_objects.references(factual)
     asked = (
-        references.asked_moves(objects),
-        references.asked_resizes(objects),
-        references.asked_transplants(factual, objects),
+        reference_objects.asked_moves(objects),
+        reference_objects.asked_resizes(objects),
+        reference_objects.asked_transplants(factual, objects),
     )
     print(f"{len(objects)} objects of {len(factual)} windows, {len(set(factual.source))} videos")
     print(f"{'':12}{'edits':>8}{'full image, dB':>28}{'editing region, dB':>28}{'unedited':>10}")
@@ -44,15 +45,15 @@ def main() -> None:
         columns = []
         for chunk in torch.arange(len(edits)).split(BATCH):
             some = edits.rows(chunk)
-            made = references.oracle_targets(factual, objects, some, torch.device("cpu"))
+            made = reference_objects.oracle_targets(factual, objects, some, torch.device("cpu"))
             truth = truths(dataset, factual, objects, some, torch.device("cpu"))
             frame = factual.frame[objects.window[some.object]].double() / 255
             columns.append(
                 torch.stack(
                     (
-                        metrics_rgb.psnr(made.image, truth.image),
-                        metrics_rgb.region_psnr(made.image, truth.image, made.region),
-                        metrics_rgb.region_psnr(frame, truth.image, made.region),
+                        rgb.psnr(made.image, truth.image),
+                        rgb.region_psnr(made.image, truth.image, made.region),
+                        rgb.region_psnr(frame, truth.image, made.region),
                     )
                 )
             )
@@ -66,19 +67,19 @@ def main() -> None:
               f"{cells[2].estimate:>10.2f}")  # fmt: skip
         rows += examples(dataset, factual, objects, edits)
     if arguments.sheet:
-        draw.save(arguments.sheet, [draw.sheet(rows)])
+        drawing.save(arguments.sheet, [drawing.sheet(rows)])
         print(f"wrote {arguments.sheet}")
 
 
 def examples(
     dataset: SolidsDataset,
     factual: Factual,
-    objects: references.References,
-    edits: references.Asked,
+    objects: reference_objects.References,
+    edits: reference_objects.Asked,
 ) -> list[list[np.ndarray]]:
     """Frames, targets and truths of a few edits, three rows."""
     some = edits.rows(torch.linspace(0, len(edits) - 1, SHOWN).long())
-    made = references.oracle_targets(factual, objects, some, torch.device("cpu"))
+    made = reference_objects.oracle_targets(factual, objects, some, torch.device("cpu"))
     truth = truths(dataset, factual, objects, some, torch.device("cpu"))
     frames = factual.frame[objects.window[some.object]].double() / 255
     return [[picture(image) for image in row] for row in (frames, made.image, truth.image)]
@@ -109,7 +110,7 @@ def known(dataset: SolidsDataset, limit: int) -> Factual:
 
 def picture(image: torch.Tensor) -> np.ndarray:
     values = (255 * image.clamp(0, 1)).round().to(torch.uint8).permute(1, 2, 0).numpy()
-    return draw.magnify(values, ZOOM)
+    return drawing.magnify(values, ZOOM)
 
 
 if __name__ == "__main__":

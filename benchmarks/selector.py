@@ -14,12 +14,14 @@ from jaxtyping import Bool, Float, Int64
 from tally import Tally
 from torch import Tensor
 
-from geoco import teacher, zoo
 from geoco.config import Solids
 from geoco.data import SolidsDataset
-from geoco.evaluation import GeoCoModel, population
-from geoco.selector import deployment_domain
-from geoco.teacher import Labels
+from geoco.evaluation import GeoCoModel
+from geoco.evaluation import windows as population
+from geoco.models import pretrained
+from geoco.models.selector import deployment_domain
+from geoco.training import selector_teacher
+from geoco.training.selector_teacher import Labels
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def main() -> None:
     parser.add_argument("--windows", type=int, default=100)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    loaded = zoo.load(arguments.model)
+    loaded = pretrained.load(arguments.model)
     model, selector = GeoCoModel(loaded.model), loaded.model.selector
     if selector is None:
         parser.error(f"{arguments.model}: this model has no selector: choose one that has")
@@ -77,7 +79,7 @@ def main() -> None:
         drawn = model.fields(encoded.slots)
         domain = deployment_domain(drawn.logits, selector.settings)
         settings = loaded.config.train.selector.teacher
-        labels = teacher.labels(frame, drawn, encoded.attention, domain, settings)
+        labels = selector_teacher.labels(frame, drawn, encoded.attention, domain, settings)
         after = selector.refine(drawn, encoded.attention).argmax(-3)
         total += counted(domain.owner, after, domain.background, masks == 0, labels)
     show(total, len(windows))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from geoco import draw
+from geoco import drawing
 from geoco.config import Solids
 from geoco.data.solids import SolidsDataset
 from geoco.solids import render
@@ -105,9 +105,9 @@ def _sheet(theirs: tuple[np.ndarray, ...], ours: tuple[np.ndarray, ...], out: Pa
     for frames, masks in (theirs, ours):
         chosen = np.linspace(5, len(frames) - 1, 24).astype(int)
         for part in chosen.reshape(3, 8)[:2]:
-            rows.append([draw.magnify(frames[i], 3) for i in part])
-        rows.append([draw.overlay(frames[i], masks[i], 3) for i in chosen[8:16]])
-    draw.save(out, [draw.sheet(rows)])
+            rows.append([drawing.magnify(frames[i], 3) for i in part])
+        rows.append([drawing.overlay(frames[i], masks[i], 3) for i in chosen[8:16]])
+    drawing.save(out, [drawing.sheet(rows)])
 
 
 if __name__ == "__main__":

@@ -20,15 +20,16 @@ from scale_steered_conv import grid_sample_conv2d
 from torch import Tensor
 from training_parts import breakdown, median
 
-from geoco import checkpoints, config, decoders, zoo
+from geoco import config
 from geoco.config import Config
-from geoco.curriculum import Curriculum, Plan
 from geoco.data import open_dataset
-from geoco.data.feed import Batch, Order, ResidentFeed
-from geoco.model import GeoCo
-from geoco.objective import Draws
+from geoco.data.loader import Batch, Order, ResidentFeed
+from geoco.models import checkpoints, decoders, pretrained
+from geoco.models.geoco import GeoCo
 from geoco.ops import ScaleSteeredConv2d, steered
-from geoco.stepping import Stepper
+from geoco.training.curriculum import Curriculum, Plan
+from geoco.training.objective import Draws
+from geoco.training.step import Stepper
 
 
 def main() -> None:
@@ -91,7 +92,9 @@ def _schedule(
     """Every mode's step time and the schedule's average in milliseconds."""
     torch.manual_seed(0)
     model = GeoCo(settings.model).to(fabric.device)
-    checkpoints.load_into(model, checkpoints.read_weights(zoo.find(weights)).tensors, weights)
+    checkpoints.load_into(
+        model, checkpoints.read_weights(pretrained.find(weights)).tensors, weights
+    )
     curriculum = Curriculum(settings, model.cold_scale)
     stepper = Stepper(model, settings, fabric)
     changes = [*curriculum.changes(), curriculum.steps]

@@ -19,14 +19,14 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode, register_flop_formula
 
 import geoco.ops  # noqa: F401 (registers the operator that is counted here)
-from geoco import objective
 from geoco.config import Config
-from geoco.curriculum import Plan
-from geoco.data.feed import Batch
-from geoco.decoders import Fields
-from geoco.model import GeoCo
-from geoco.slots import Binding, Slots
-from geoco.stepping import Stepper
+from geoco.data.loader import Batch
+from geoco.models.decoders import Fields
+from geoco.models.geoco import GeoCo
+from geoco.models.slots import Binding, Slots
+from geoco.training import objective
+from geoco.training.curriculum import Plan
+from geoco.training.step import Stepper
 
 
 @dataclass(frozen=True)

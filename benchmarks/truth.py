@@ -12,10 +12,10 @@ import torch
 
 from geoco.config import Solids
 from geoco.data import SolidsDataset
-from geoco.evaluation import population
+from geoco.evaluation import windows
 from geoco.evaluation.editing import Kind, Scope, edit_records, editing_scores
 from geoco.evaluation.factual import Mean
-from geoco.evaluation.truth import TrueScenes
+from geoco.evaluation.generator_model import TrueScenes
 
 
 def main() -> None:
@@ -26,7 +26,7 @@ def main() -> None:
     torch.set_num_threads(1)
     dataset = SolidsDataset(Solids(), "val")
     truth = TrueScenes(dataset)
-    factual = population.factual(truth, dataset, arguments.batch, arguments.windows)
+    factual = windows.factual(truth, dataset, arguments.batch, arguments.windows)
     scores = editing_scores(edit_records(truth, factual, arguments.batch))
     videos = len(set(factual.source))
     print(f"{scores.objects} objects of {len(factual)} windows, {videos} videos")

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import torch
 import uvicorn
+from geoco.edit import Editor
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from geoco import zoo
-from geoco.edit import Editor
 from geoco.web import create_app
 from geoco.web.server import listening
 

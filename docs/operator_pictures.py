@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from geoco.decoders import Decoder
+from geoco.slots import Slots
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from geoco import draw
-from geoco.decoders import Decoder
 from geoco.geometry import samples
 from geoco.ops import ScaleSteeredConv2d
-from geoco.slots import Slots
 
 IMAGES = Path(__file__).parent / "images"
 PAPER, INK, LINE = (255, 255, 255), (40, 40, 40), (205, 205, 205)

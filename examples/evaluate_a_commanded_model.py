@@ -17,7 +17,7 @@ from geoco.data import SolidsDataset
 from geoco.evaluation import Encoded, evaluate, unplaced
 from geoco.geometry import grid
 from geoco.metrics import support_moments
-from geoco.slots import Slots
+from geoco.models.slots import Slots
 
 Drawn = tuple[Tensor, Tensor]
 

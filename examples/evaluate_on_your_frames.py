@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from geoco import evaluation, zoo
+from geoco import evaluation
 from geoco.data import Clip, ClipBatch
+from geoco.models import pretrained
 
 
 class Frames:
@@ -47,7 +48,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, default=Path("evaluation"))
     arguments = parser.parse_args()
-    loaded = zoo.load(arguments.model, arguments.device)
+    loaded = pretrained.load(arguments.model, arguments.device)
     evaluation.evaluate(
         evaluation.GeoCoModel(loaded.model),
         Frames(arguments.frames),

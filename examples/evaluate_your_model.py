@@ -15,7 +15,7 @@ from geoco.config import Solids
 from geoco.data import SolidsDataset
 from geoco.evaluation import Encoded, evaluate
 from geoco.geometry import grid
-from geoco.slots import Slots
+from geoco.models.slots import Slots
 
 
 class Discs:

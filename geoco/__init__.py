@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from geoco.edit import Editor, Film, Scene
-    from geoco.zoo import from_pretrained
+    from geoco.editing.editor import Editor, Film, Scene
+    from geoco.models.pretrained import from_pretrained
 
 __all__ = ["Editor", "Film", "Scene", "from_pretrained"]
 
@@ -12,11 +12,11 @@ __all__ = ["Editor", "Film", "Scene", "from_pretrained"]
 def __getattr__(name: str) -> Any:
     """The editor and the models, once asked for: they take seconds to import, and few need them."""
     if name == "from_pretrained":
-        from geoco import zoo
+        from geoco.models import pretrained
 
-        return zoo.from_pretrained
+        return pretrained.from_pretrained
     if name in __all__:
-        from geoco import edit
+        from geoco.editing import editor
 
-        return getattr(edit, name)
+        return getattr(editor, name)
     raise AttributeError(f"module 'geoco' has no attribute {name!r}")

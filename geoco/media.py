@@ -1,11 +1,13 @@
 """Pictures and videos in and out: whatever a user brings, fitted to a model; whatever they ask for.
 
-Files are read as `geoco.data.folder` reads them. The largest centred square is taken and resized,
+The largest centred square is taken and resized,
 antialiased; nothing is stretched.
 """
 
 import io
-from collections.abc import Iterable, Sequence
+import re
+import struct
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,15 +15,15 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import UInt8
-from PIL import Image
+from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from geoco import draw
-from geoco.data.folder import VIDEOS, decode_video, find_images, read_image
-from geoco.data.importing import center_box
+from geoco import drawing
 from geoco.errors import GeocoError
 from geoco.files import write_whole
 
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+VIDEOS = (".mp4", ".webm", ".gif", ".mov", ".mkv", ".avi")
 Picture = UInt8[np.ndarray, "height width 3"]
 Pictures = UInt8[np.ndarray, "time height width 3"]
 MOST_FRAMES = 200  # of a film: all its slots stay in memory, some 6 MB a frame at 64 x 64
@@ -80,6 +82,158 @@ def pictures(source: Any, most: int = MOST_FRAMES) -> Pictures:
     return np.stack(found)
 
 
+# -- reading files ---------------------------------------------------------------------------------
+
+
+def list_folder(folder: Path) -> list[Path]:
+    """What a folder holds, hidden names left out, in natural order (2 before 10)."""
+    try:
+        entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
+    except FileNotFoundError:
+        raise GeocoError(f"{folder}: there is no such folder") from None
+    except NotADirectoryError:
+        raise GeocoError(f"{folder}: expected a folder, but this is a file") from None
+    except OSError as error:
+        raise GeocoError(f"{folder}: cannot read this folder: {error.strerror}") from None
+    return sorted(entries, key=_natural_order)
+
+
+def find_images(folder: Path) -> list[Path]:
+    return [entry for entry in list_folder(folder) if is_file(entry, IMAGES)]
+
+
+def read_image(path: Path) -> Picture:
+    """An image file as upright RGB. Alpha is dropped, not composited: frames are opaque."""
+    try:
+        with Image.open(path) as image:
+            upright = ImageOps.exif_transpose(image)
+    except UnidentifiedImageError:
+        empty = path.stat().st_size == 0
+        reason = "the file is empty" if empty else "the file is not an image, or is damaged"
+        raise GeocoError(f"{path}: {reason}") from None
+    except (OSError, SyntaxError, ValueError, struct.error, Image.DecompressionBombError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise GeocoError(f"{path}: cannot read this image: {reason}") from None
+    if upright.mode[0] in "IF":
+        raise GeocoError(
+            f"{path}: expected 8 bits per channel, got an image of mode {upright.mode}"
+        )
+    if upright.mode == "P":  # a palette may hold transparency, which RGB alone would refuse
+        upright = upright.convert("RGBA")
+    return np.asarray(upright.convert("RGB"))
+
+
+def decode_video(path: Path, frame_rate: float | None = None) -> Iterator[tuple[str, Picture]]:
+    try:
+        import av
+    except ImportError:
+        raise GeocoError(
+            f"{path}: reading video files needs PyAV: pip install 'geoco-savi[video]'"
+        ) from None
+    _check_whole(path)
+    try:
+        with av.open(str(path.absolute())) as container:
+            if not container.streams.video:
+                audio = "only audio" if container.streams.audio else "the file may be cut off"
+                raise GeocoError(f"{path}: there is no video in this file: {audio}")
+            timed = _timed(path, container)
+            every = (frame for _, frame in timed if frame is not None)
+            number = -1
+            for number, frame in enumerate(
+                every if frame_rate is None else _nearest(timed, frame_rate)
+            ):
+                pixels = frame.to_ndarray(format="rgb24")
+                # Phones film sideways and say so; older PyAV does not pass it on. Both count the
+                # angle counterclockwise.
+                quarters = round(getattr(frame, "rotation", 0) / 90)
+                yield f"frame {number}", np.rot90(pixels, quarters)
+            if number < 0:
+                raise GeocoError(f"{path}: this video has no frames")
+    except av.FFmpegError as error:
+        raise GeocoError(
+            f"{path}: not a video that can be decoded, or damaged: {error.strerror}"
+        ) from None
+
+
+def _timed(path: Path, container: Any) -> Iterator[tuple[float, Any]]:
+    """Every frame with its time in seconds, ending in the video's end time with no frame."""
+    stream = container.streams.video[0]
+    stream.thread_type = "AUTO"
+    step = 1 / float(stream.average_rate or 25)
+    start, time, end = None, -step, 0.0
+    for packet in container.demux(stream):
+        if packet.pts is not None:
+            end = max(end, float((packet.pts + (packet.duration or 0)) * packet.time_base))
+        for frame in packet.decode():
+            time = time + step if frame.time is None else frame.time
+            start = time if start is None else start
+            yield time, frame
+    end = max(end, time + step)
+    if stream.duration is not None and start is not None:
+        # The header's promise is the only trace of a file that was cut between two packets.
+        promised = float(stream.duration * stream.time_base)
+        if promised - (end - start) > max(3 * step, 0.01 * promised):
+            raise GeocoError(
+                f"{path}: the file is cut off: {end - start:.1f} s of {promised:.1f} s are there"
+            )
+    yield end, None
+
+
+def _nearest(timed: Iterator[tuple[float, Any]], rate: float) -> Iterator[Any]:
+    tolerance = 1e-3  # seconds; webm and mkv round times to milliseconds
+    number = 0
+    start, shown = next(timed)
+    before = start
+    for time, frame in timed:
+        limit = time - tolerance if frame is None else (before + time) / 2 + tolerance
+        while start + number / rate <= limit:
+            yield shown
+            number += 1
+        before, shown = time, frame
+
+
+def _check_whole(path: Path) -> None:
+    """Catch what decoders pass over in silence: empty files, and GIFs without their last byte."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - 64))
+            tail = file.read()
+    except OSError as error:
+        raise GeocoError(f"{path}: cannot read this file: {error.strerror}") from None
+    if size == 0:
+        raise GeocoError(f"{path}: the file is empty")
+    if path.suffix.lower() == ".gif" and b"\x00;" not in tail:
+        raise GeocoError(f"{path}: the file is cut off: it lacks the end mark of a GIF")
+
+
+def is_file(entry: Path, suffixes: tuple[str, ...]) -> bool:
+    return entry.suffix.lower() in suffixes and not entry.is_dir()
+
+
+def _natural_order(path: Path) -> tuple[list[int | str], str]:
+    parts = re.split(r"(\d+)", path.name.casefold())  # text and digits alternate, text first
+    return [int(part) if place % 2 else part for place, part in enumerate(parts)], path.name
+
+
+# -- fitting and writing ---------------------------------------------------------------------------
+
+
+def center_box(
+    height: int, width: int, target_height: int, target_width: int
+) -> tuple[int, int, int, int]:
+    """The largest centered crop of the target's aspect ratio: left, top, right, bottom.
+
+    Whole pixels, so that a crop without a change of scale leaves them as they are.
+    """
+    if width * target_height > height * target_width:
+        crop_height, crop_width = height, max(1, round(height * target_width / target_height))
+    else:
+        crop_height, crop_width = max(1, round(width * target_height / target_width)), width
+    left, top = (width - crop_width) // 2, (height - crop_height) // 2
+    return left, top, left + crop_width, top + crop_height
+
+
 def fitted(frames: Pictures, size: int) -> UInt8[np.ndarray, "time _height _width 3"]:
     """The largest centred square of each frame, at a model's size."""
     height, width = frames.shape[1:3]
@@ -125,7 +279,7 @@ def save(path: Path, frames: Sequence[Picture], frames_per_second: float = 12) -
     elif suffix == ".png" and len(frames) != 1:
         raise GeocoError(f"{path}: a video is saved as .mp4, .gif or a folder, not as one .png")
     elif suffix in (".png", ".gif"):
-        draw.save(path, frames, frames_per_second)
+        drawing.save(path, frames, frames_per_second)
     else:
         raise GeocoError(
             f"{path}: pictures are saved as .png, videos as .mp4, .gif or a folder, not '{suffix}'"

@@ -5,11 +5,12 @@ from evaluation_oracles import Numbered, video_major
 from torch import Tensor
 
 from geoco import config, geometry
-from geoco.decoders import Fields
-from geoco.evaluation import Encoded, Factual, SlotModel, population
-from geoco.evaluation.protocol import Drawn
-from geoco.model import GeoCo
-from geoco.slots import Slots
+from geoco.evaluation import Encoded, Factual, SlotModel
+from geoco.evaluation import windows as population
+from geoco.evaluation.interfaces import Drawn
+from geoco.models.decoders import Fields
+from geoco.models.geoco import GeoCo
+from geoco.models.slots import Slots
 
 TOKENS = 16  # a side of the attention's grid
 

@@ -14,9 +14,9 @@ from torch.nn import functional as F
 from geoco import geometry, metrics
 from geoco.data import ClipBatch
 from geoco.evaluation import Encoded
-from geoco.evaluation.protocol import Drawn
-from geoco.slots import Slots
-from geoco.supports import hard_ownership
+from geoco.evaluation.interfaces import Drawn
+from geoco.models.compositing import hard_ownership
+from geoco.models.slots import Slots
 
 STEP = 2 / 63  # one pixel of 64
 

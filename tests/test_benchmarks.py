@@ -19,7 +19,7 @@ import masks
 import selector
 import training_parts
 
-from geoco.teacher import Labels
+from geoco.training.selector_teacher import Labels
 
 
 def test_products_are_counted_as_those_of_an_ordinary_convolution() -> None:

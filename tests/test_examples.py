@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from test_evaluation_run import tiny
+from helpers import tiny
 
-from geoco import checkpoints, config
+from geoco import config
 from geoco.data import SolidsDataset, StoreDataset
+from geoco.models import checkpoints
 
 ROOT = Path(__file__).parent.parent
 SIZE = 16

@@ -2,7 +2,7 @@
 
 from geoco.config import Config, Solids, Split, Store, Window
 from geoco.data.clip import Clip, ClipBatch
-from geoco.data.mixing import Clips, Ingredient, MixedDataset
+from geoco.data.mixture import Clips, Ingredient, MixedDataset
 from geoco.data.solids import SolidsDataset
 from geoco.data.store import StoreDataset, read_index
 

@@ -23,6 +23,7 @@ from geoco.data.store import read_index
 from geoco.data.store_writer import StoreWriter, check_recipe
 from geoco.errors import GeocoError
 from geoco.instances import find_instances
+from geoco.media import center_box
 
 MOST_CHARACTERS = 500  # of one value of the metadata, written as JSON
 
@@ -73,21 +74,6 @@ def fit(video: RawVideo, config: Store) -> RawVideo:
         except GeocoError as error:
             raise GeocoError(f"{video.source}: {error}: set data.instances=false") from None
     return RawVideo(video.source, frames, masks, _small(video.metadata), video.first)
-
-
-def center_box(
-    height: int, width: int, target_height: int, target_width: int
-) -> tuple[int, int, int, int]:
-    """The largest centered crop of the target's aspect ratio: left, top, right, bottom.
-
-    Whole pixels, so that a crop without a change of scale leaves them as they are.
-    """
-    if width * target_height > height * target_width:
-        crop_height, crop_width = height, max(1, round(height * target_width / target_height))
-    else:
-        crop_height, crop_width = max(1, round(width * target_height / target_width)), width
-    left, top = (width - crop_width) // 2, (height - crop_height) // 2
-    return left, top, left + crop_width, top + crop_height
 
 
 def _resize(

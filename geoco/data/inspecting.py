@@ -6,7 +6,7 @@ from typing import get_args
 
 import numpy as np
 
-from geoco import draw
+from geoco import drawing
 from geoco.config import Solids, Split, Store
 from geoco.data.clip import Clip
 from geoco.data.solids import SolidsDataset
@@ -64,20 +64,20 @@ def preview(dataset: SolidsDataset | StoreDataset, out: Path, count: int, zoom: 
     chosen = np.unique(np.linspace(0, len(dataset) - 1, count).astype(int))
     clips = [dataset[int(index)] for index in chosen]
     if out.suffix.lower() != ".gif":
-        draw.save(out, [_sheet(clips, 0, zoom)])
+        drawing.save(out, [_sheet(clips, 0, zoom)])
         return
-    draw.save(out, [_sheet(clips, time, zoom) for time in range(len(clips[0].frames))])
+    drawing.save(out, [_sheet(clips, time, zoom) for time in range(len(clips[0].frames))])
 
 
-def _sheet(clips: list[Clip], time: int, zoom: int) -> draw.Picture:
+def _sheet(clips: list[Clip], time: int, zoom: int) -> drawing.Picture:
     """Up to eight clips in a row; below each row their masks, where there are any."""
     rows = []
     for first in range(0, len(clips), 8):
         part = clips[first : first + 8]
         frames = [clip.video[time].permute(1, 2, 0).numpy() for clip in part]
-        rows.append([draw.magnify(frame, zoom) for frame in frames])
+        rows.append([drawing.magnify(frame, zoom) for frame in frames])
         masks = [clip.masks[time].numpy() for clip in part if clip.masks is not None]
         if len(masks) == len(part):
             pairs = zip(frames, masks, strict=True)
-            rows.append([draw.overlay(frame, mask, zoom) for frame, mask in pairs])
-    return draw.sheet(rows)
+            rows.append([drawing.overlay(frame, mask, zoom) for frame, mask in pairs])
+    return drawing.sheet(rows)

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import get_args
 
 from geoco.config import Obj3DSource, Split
-from geoco.data.folder import cut, find_images, list_folder, read_images
+from geoco.data.folder import cut, read_images
 from geoco.data.source import RawVideo
 from geoco.errors import GeocoError
+from geoco.media import find_images, list_folder
 
 
 def splits(source: Obj3DSource) -> tuple[Split, ...]:

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from geoco.config import Split, Store
-from geoco.config_files import Section
+from geoco.config.loading import Section
 from geoco.data.clip import Clip, ClipBatch
 from geoco.errors import GeocoError
 

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from geoco.config_files import Section
+from geoco.config.loading import Section
 from geoco.data.source import RawVideo
 from geoco.data.store import (
     FORMAT,

@@ -5,8 +5,7 @@ from geoco.evaluation.compare import Comparison, compare
 from geoco.evaluation.editing import EditingScores, EditRecords, Records, editing_scores
 from geoco.evaluation.factual import FactualScores
 from geoco.evaluation.figures import write_figures
-from geoco.evaluation.population import Factual, Windows, starting_positions, window_major
-from geoco.evaluation.protocol import (
+from geoco.evaluation.interfaces import (
     CommandModel,
     Encoded,
     GeoCoModel,
@@ -14,18 +13,12 @@ from geoco.evaluation.protocol import (
     SlotModel,
     unplaced,
 )
-from geoco.evaluation.rendering import latex, markdown
-from geoco.evaluation.results import as_values, read_table, write_table
-from geoco.evaluation.run import (
-    TABLES,
-    Results,
-    evaluate,
-    read_matched,
-    read_records,
-    read_tubes,
-)
+from geoco.evaluation.run import TABLES, Results, evaluate, read_matched, read_records, read_tubes
 from geoco.evaluation.stability import SharedBackgroundScores, StabilityScores
-from geoco.evaluation.tracks import GeoCoVideoModel, VideoModel
+from geoco.evaluation.video_tracks import GeoCoVideoModel, VideoModel
+from geoco.evaluation.windows import Factual, Windows, starting_positions, window_major
+from geoco.reporting.formats import latex, markdown
+from geoco.reporting.results import as_values, read_table, write_table
 
 __all__ = [
     "FACTORS",

@@ -13,10 +13,10 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
-from geoco import ideal, metrics
-from geoco.evaluation.population import Factual, window_major
-from geoco.ideal import Map
-from geoco.slots import Slots
+from geoco import edit_maps, metrics
+from geoco.edit_maps import Map
+from geoco.evaluation.windows import Factual, window_major
+from geoco.models.slots import Slots
 
 MOVES = ((6, 0), (-6, 0), (0, 6), (0, -6))  # pixels, (x, y)
 FACTORS = (0.5, 0.75, 1.0, 1.25, 1.5)
@@ -148,13 +148,13 @@ def eligibility(factual: Factual, commands: Commands) -> Eligibility:
         original, target = targets(factual, commands, chunk, device)
         recipient = factual.masks[commands.window[chunk], commands.slot[chunk]].to(device)
         edit = Map(commands.map.factor[chunk].to(device), commands.map.offset[chunk].to(device))
-        valid = ideal.valid(target)
-        inside = ideal.interior(ideal.cell_bounds(recipient), height, width)
+        valid = edit_maps.valid(target)
+        inside = edit_maps.interior(edit_maps.cell_bounds(recipient), height, width)
         parts.append(
             (
                 valid,
                 target.flatten(1).any(1),
-                valid & inside & ideal.feasible(original, edit),
+                valid & inside & edit_maps.feasible(original, edit),
                 metrics.f1(recipient, target),
             )
         )
@@ -171,7 +171,7 @@ def targets(
     """For some edits, the factual masks that their targets are made from, and the targets."""
     original = factual.masks[commands.mask_window[chunk], commands.mask_slot[chunk]].to(device)
     edit = Map(commands.map.factor[chunk].to(device), commands.map.offset[chunk].to(device))
-    return original, ideal.warp(original, edit)
+    return original, edit_maps.warp(original, edit)
 
 
 def _repeated(factual: Factual, objects: Objects | None, kind: CommandKind, count: int) -> Commands:

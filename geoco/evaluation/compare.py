@@ -15,27 +15,22 @@ from typing import Any
 
 import numpy as np
 
-from geoco import draw, metrics
+from geoco import drawing, metrics
 from geoco.errors import GeocoError
 from geoco.evaluation.commands import KINDS
 from geoco.evaluation.editing import EditRecords
 from geoco.evaluation.factual import CenterRecords, ReferenceErrors, reference_errors
 from geoco.evaluation.figures import FOLDER, drift_figure, error_figure, response_figure
-from geoco.evaluation.grids import Grid, get, number
-from geoco.evaluation.matched import (
-    REPLICATES,
-    SAME_FOR_ALL,
-    MatchedRecords,
-    matched_scores,
-)
-from geoco.evaluation.paper import Cells
-from geoco.evaluation.rendering import latex, markdown
-from geoco.evaluation.results import as_values, read_results, write_table
+from geoco.evaluation.matched import REPLICATES, SAME_FOR_ALL, MatchedRecords, matched_scores
 from geoco.evaluation.run import TABLES, read_centers, read_matched, read_records, read_tubes
-from geoco.evaluation.tables import grids
-from geoco.evaluation.tubes import TubeRecords, common_pairs, tube_scores
+from geoco.evaluation.video import TubeRecords, common_pairs, tube_scores
 from geoco.files import write_whole
 from geoco.metrics import Interval
+from geoco.reporting.cells import Grid, get, number
+from geoco.reporting.formats import latex, markdown
+from geoco.reporting.paper import Cells
+from geoco.reporting.results import as_values, read_results, write_table
+from geoco.reporting.tables import grids
 
 NAME = "comparison"
 _OWN = ("model", "checksum of the model", "slots")  # what may differ between populations
@@ -248,7 +243,7 @@ def _draw(models: Mapping[str, EditRecords], size: int, out: Path) -> None:
         "drift": drift_figure(models, size),
     }
     for name, picture in pictures.items():
-        draw.save(out / FOLDER / f"{NAME}-{name}.png", [picture])
+        drawing.save(out / FOLDER / f"{NAME}-{name}.png", [picture])
 
 
 def _common_tubes(models: Sequence[TubeRecords]) -> list[dict[str, Any]]:

@@ -26,12 +26,12 @@ from geoco.evaluation.commands import (
     targets,
     transplants,
 )
-from geoco.evaluation.decoding import edited_scenes, obeys
+from geoco.evaluation.decode_edits import edited_scenes, obeys
 from geoco.evaluation.factual import Mean, mean
-from geoco.evaluation.population import Factual, Progress
-from geoco.evaluation.protocol import SlotModel
+from geoco.evaluation.interfaces import SlotModel
+from geoco.evaluation.windows import Factual, Progress
 from geoco.metrics import Interval
-from geoco.supports import hard_ownership
+from geoco.models.compositing import hard_ownership
 
 REPLICATES = 10_000
 PERCENT = 100.0

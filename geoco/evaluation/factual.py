@@ -13,14 +13,9 @@ from jaxtyping import Bool, Float64, Int64, UInt8
 from torch import Tensor
 
 from geoco import metrics
-from geoco.evaluation.population import (
-    INITIALIZATIONS,
-    Factual,
-    Progress,
-    reconstruction,
-)
-from geoco.evaluation.protocol import SlotModel
-from geoco.evaluation.references import references
+from geoco.evaluation.interfaces import SlotModel
+from geoco.evaluation.reference_objects import references
+from geoco.evaluation.windows import INITIALIZATIONS, Factual, Progress, reconstruction
 
 
 @dataclass(frozen=True)

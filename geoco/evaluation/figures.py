@@ -14,14 +14,14 @@ import numpy as np
 import torch
 from jaxtyping import Float64
 
-from geoco import draw, metrics
+from geoco import drawing, metrics
 from geoco.evaluation import galleries
 from geoco.evaluation.commands import FACTORS, IDENTITY
 from geoco.evaluation.editing import EditRecords, Records
 from geoco.evaluation.factual import scale_calibration
-from geoco.evaluation.panels import DPI, picture_of
-from geoco.evaluation.population import Factual
-from geoco.evaluation.protocol import SlotModel
+from geoco.evaluation.gallery_layout import DPI, picture_of
+from geoco.evaluation.interfaces import SlotModel
+from geoco.evaluation.windows import Factual
 
 FOLDER = "figures"
 LARGEST = 0.98  # share of the defined errors that a figure has room for
@@ -66,7 +66,7 @@ def write_figures(
     for name, picture in found.items():
         if picture is not None:
             paths.append(folder / FOLDER / f"{name}.png")
-            draw.save(paths[-1], [picture])
+            drawing.save(paths[-1], [picture])
     return paths
 
 
@@ -84,7 +84,7 @@ def response(scale: Records, measure: Measure, interior: bool) -> Response:
     return Response(low, median, high, float(slopes.mean()), len(values))
 
 
-def response_figure(models: Mapping[str, EditRecords], interior: bool) -> draw.Picture:
+def response_figure(models: Mapping[str, EditRecords], interior: bool) -> drawing.Picture:
     """Median extent against commanded factor with its quartiles, and the ideal slopes."""
     figure, panels = _figure(2)
     for axes, (measure, ideal, title, symbol) in zip(panels, MEASURES, strict=True):
@@ -113,7 +113,7 @@ def cumulative(
     return defined, np.arange(1, len(defined) + 1) / max(len(errors), 1)
 
 
-def error_figure(models: Mapping[str, EditRecords], size: int, interior: bool) -> draw.Picture:
+def error_figure(models: Mapping[str, EditRecords], size: int, interior: bool) -> drawing.Picture:
     """How many edits end how far from where they should: moves, and transplants that should stay.
 
     A curve ends below one where outputs were empty and no error is defined.
@@ -155,7 +155,7 @@ def error_figure(models: Mapping[str, EditRecords], size: int, interior: bool) -
     return picture_of(figure)
 
 
-def drift_figure(models: Mapping[str, EditRecords], size: int) -> draw.Picture:
+def drift_figure(models: Mapping[str, EditRecords], size: int) -> drawing.Picture:
     """Where recipients' centers end up when they take another appearance: none should move."""
     figure, panels = _figure(max(len(models), 1))
     found = [_misses(records.transplant, size) for records in models.values()]
@@ -185,7 +185,7 @@ def _circle(radius: float) -> Any:
     return Circle((0, 0), radius, fill=False, color="black", alpha=0.25, linewidth=0.7)
 
 
-def calibration_figure(factual: Factual) -> draw.Picture:
+def calibration_figure(factual: Factual) -> drawing.Picture:
     """Inferred scale against decoded radius of every valid object, and the line of slope one."""
     from matplotlib.ticker import LogLocator, NullLocator
 
@@ -224,7 +224,7 @@ def _figure(panels: int) -> tuple[Any, Any]:
 
 
 def _colors() -> list[tuple[float, ...]]:
-    return [tuple(color) for color in (draw.COLORS / 255).tolist()]
+    return [tuple(color) for color in (drawing.COLORS / 255).tolist()]
 
 
 def _prefix(name: str) -> str:

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int64, UInt8
 from torch import Tensor
 
-from geoco import draw, ideal
+from geoco import drawing, edit_maps
 from geoco.errors import GeocoError
 from geoco.evaluation.commands import (
     FACTORS,
@@ -25,12 +25,12 @@ from geoco.evaluation.commands import (
     transplanted,
     transplants,
 )
-from geoco.evaluation.decoding import edited_scenes, obeys
+from geoco.evaluation.decode_edits import edited_scenes, obeys
 from geoco.evaluation.editing import PERCENT, EditRecords, Records
-from geoco.evaluation.panels import Group, Outline, Panel, gallery, zoom_of
-from geoco.evaluation.population import Factual, window_major
-from geoco.evaluation.protocol import SlotModel
-from geoco.supports import composite, hard_ownership, ownership
+from geoco.evaluation.gallery_layout import Group, Outline, Panel, gallery, zoom_of
+from geoco.evaluation.interfaces import SlotModel
+from geoco.evaluation.windows import Factual, window_major
+from geoco.models.compositing import composite, hard_ownership, ownership
 
 STRIPS, GRID, FAILURES = 6, 6, 6  # objects, objects to a side, edits of each kind
 FACTUAL, IDEAL, EDITED = "#ffd92f", "#ee3377", "#33bbee"
@@ -50,7 +50,7 @@ class Edited:
         return Panel(self.pictures[number], (Outline(self.targets[number], IDEAL),))
 
 
-def strips(model: SlotModel, factual: Factual, batch: int) -> draw.Picture | None:
+def strips(model: SlotModel, factual: Factual, batch: int) -> drawing.Picture | None:
     """Objects under every command, one to a row."""
     objects = shown_objects(factual, STRIPS)
     places = _places(objects)
@@ -73,7 +73,7 @@ def strips(model: SlotModel, factual: Factual, batch: int) -> draw.Picture | Non
     return gallery(groups, labels, rows, OUTLINES)
 
 
-def transplant_grid(model: SlotModel, factual: Factual, batch: int) -> draw.Picture | None:
+def transplant_grid(model: SlotModel, factual: Factual, batch: int) -> drawing.Picture | None:
     """Every object's appearance in every object's place and size."""
     objects = shown_objects(factual, GRID)
     places = _places(objects)
@@ -95,7 +95,7 @@ def transplant_grid(model: SlotModel, factual: Factual, batch: int) -> draw.Pict
 
 def failures(
     model: SlotModel, factual: Factual, records: EditRecords, batch: int
-) -> draw.Picture | None:
+) -> drawing.Picture | None:
     """The edits of lowest F1, those of each kind side by side: before, as asked, as done."""
     groups: list[Group] = []
     rows: list[list[Panel | None]] = [[] for _ in range(FAILURES)]
@@ -130,7 +130,7 @@ def shown_objects(factual: Factual, count: int) -> Objects:
     """
     height, width = factual.masks.shape[-2:]
     area = factual.masks.sum((-2, -1))
-    inside = ideal.interior(ideal.cell_bounds(factual.masks), height, width)
+    inside = edit_maps.interior(edit_maps.cell_bounds(factual.masks), height, width)
     preferred = (area + height * width * inside).masked_fill(~factual.valid, -1)
     most, slot = preferred.max(1)
     rows = torch.from_numpy(window_major(factual.source))
@@ -196,7 +196,7 @@ def _factual_panels(factual: Factual, row: int, slot: int) -> list[Panel | None]
     return [
         Panel(frame),
         _reconstruction(factual, row, slot),
-        Panel(draw.overlay(frame, labels, zoom_of(frame.shape[1]))),
+        Panel(drawing.overlay(frame, labels, zoom_of(frame.shape[1]))),
     ]
 
 

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
-from geoco import ideal, metrics, metrics_rgb, supports
+from geoco import edit_maps, metrics
 from geoco.evaluation.commands import (
     IDENTITY,
     KINDS,
@@ -26,12 +26,11 @@ from geoco.evaluation.commands import (
     targets,
     transplanted,
 )
-from geoco.evaluation.decoding import edited_scenes, obeys
+from geoco.evaluation.decode_edits import edited_scenes, obeys
 from geoco.evaluation.editing import PERCENT
-from geoco.evaluation.exact import Generator, truths
-from geoco.evaluation.population import Factual, Progress, Windows
-from geoco.evaluation.protocol import SlotModel
-from geoco.evaluation.references import (
+from geoco.evaluation.exact_targets import Generator, truths
+from geoco.evaluation.interfaces import SlotModel
+from geoco.evaluation.reference_objects import (
     Asked,
     References,
     asked_moves,
@@ -41,7 +40,10 @@ from geoco.evaluation.references import (
     references,
     valid_images,
 )
+from geoco.evaluation.windows import Factual, Progress, Windows
 from geoco.metrics import Interval
+from geoco.metrics import rgb as metrics_rgb
+from geoco.models import compositing
 
 REPLICATES = 5_000
 
@@ -220,8 +222,8 @@ def _outcomes(
     Those that no slot is there for come last, without a support; none if the model takes none.
     """
     for chunk, slot, (rgb, logits) in edited_scenes(model, factual, plan.commands, batch):
-        image = supports.composite(rgb, supports.ownership(logits))
-        support = supports.hard_ownership(logits)[:, slot]
+        image = compositing.composite(rgb, compositing.ownership(logits))
+        support = compositing.hard_ownership(logits)[:, slot]
         target = targets(factual, plan.commands, chunk, support.device)[1]
         yield plan.done[chunk], image, support, target
     left = torch.full((len(plan.asked),), plan.taken)
@@ -261,7 +263,7 @@ class _Judge:
             overlap = metrics.f1(none if support is None else support, truth.mask)
             columns += [
                 *_likeness(image, truth.image, wanted.region),
-                overlap.where(ideal.valid(truth.mask), torch.nan),
+                overlap.where(edit_maps.valid(truth.mask), torch.nan),
                 *_likeness(wanted.image, truth.image, wanted.region),
             ]
         if support is None:

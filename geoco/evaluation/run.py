@@ -12,23 +12,26 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from geoco import bounds, ideal, metrics_rgb
+from geoco import edit_maps
 from geoco.errors import GeocoError
-from geoco.evaluation import archive, commands, matched, population, stability
-from geoco.evaluation.covariance import covariance_scores
+from geoco.evaluation import commands, covariance_bounds, matched, stability
+from geoco.evaluation import windows as population
 from geoco.evaluation.editing import REPLICATES, EditRecords, edit_records, editing_scores
-from geoco.evaluation.extended import ExtendedModel, full_precision
+from geoco.evaluation.extended_canvas import ExtendedModel, full_precision
 from geoco.evaluation.factual import CenterRecords, center_records, factual_scores
 from geoco.evaluation.figures import write_figures
+from geoco.evaluation.finite_grid import covariance_scores
+from geoco.evaluation.interfaces import GeoCoModel, KnownModel, SlotModel
 from geoco.evaluation.matched import MatchedRecords
-from geoco.evaluation.population import Factual, Progress, Windows
-from geoco.evaluation.protocol import GeoCoModel, KnownModel, SlotModel
-from geoco.evaluation.rendering import latex, markdown
-from geoco.evaluation.results import as_values, read_table, write_table
-from geoco.evaluation.tables import grids
-from geoco.evaluation.tracks import VideoModel
-from geoco.evaluation.tubes import TubeRecords, tube_records, tube_scores
+from geoco.evaluation.video import TubeRecords, tube_records, tube_scores
+from geoco.evaluation.video_tracks import VideoModel
+from geoco.evaluation.windows import Factual, Progress, Windows
 from geoco.files import write_whole
+from geoco.metrics import rgb
+from geoco.reporting import records as archive
+from geoco.reporting.formats import latex, markdown
+from geoco.reporting.results import as_values, read_table, write_table
+from geoco.reporting.tables import grids
 
 TABLES = (
     "factual",
@@ -152,7 +155,7 @@ def describe(
         "slots": model.slots,
         "initialization seed": f"{population.SEED} + window // {population.GROUP}",
         "initializations of PSNR": population.INITIALIZATIONS,
-        "fewest pixels": ideal.FEWEST_PIXELS,
+        "fewest pixels": edit_maps.FEWEST_PIXELS,
         "background": "largest factual mean alpha",
         "moves in pixels": [list(move) for move in commands.MOVES],
         "scale factors": list(commands.FACTORS),
@@ -165,19 +168,19 @@ def describe(
 
 # What the tables' own definitions depend on, besides what all share.
 _OWN: dict[str, dict[str, Any]] = {
-    "factual": {"fewest pixels of a reference object": ideal.FEWEST_PIXELS},
+    "factual": {"fewest pixels of a reference object": edit_maps.FEWEST_PIXELS},
     "editing": {
         "interval replicates": REPLICATES,
         "interior": "object and ideal image avoid the outermost band of pixels",
     },
     "matched": {
         "interval replicates": matched.REPLICATES,
-        "fewest pixels of a reference object": ideal.FEWEST_PIXELS,
-        "editing region": f"supports expanded by {metrics_rgb.EXPANSION} pixels",
-        "changed pixels": f"by more than {255 * metrics_rgb.CHANGED:.0f}/255",
+        "fewest pixels of a reference object": edit_maps.FEWEST_PIXELS,
+        "editing region": f"supports expanded by {rgb.EXPANSION} pixels",
+        "changed pixels": f"by more than {255 * rgb.CHANGED:.0f}/255",
     },
     "finite-grid": {
-        "fewest pixels of a measurement": bounds.FEWEST_PIXELS,
+        "fewest pixels of a measurement": covariance_bounds.FEWEST_PIXELS,
         "precision": "float32, no TF32",
     },
     "tubes": {"interval replicates": REPLICATES},

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from geoco import metrics
 from geoco.errors import GeocoError
-from geoco.evaluation.population import Factual, Progress
-from geoco.evaluation.protocol import Encoded, OneSlotModel, SlotModel
+from geoco.evaluation.interfaces import Encoded, OneSlotModel, SlotModel
+from geoco.evaluation.windows import Factual, Progress
 from geoco.metrics import Spread
-from geoco.slots import Slots
-from geoco.supports import hard_ownership
+from geoco.models.compositing import hard_ownership
+from geoco.models.slots import Slots
 
 SCALES = (0.1, 0.2, 0.3)
 APPEARANCES = 1024

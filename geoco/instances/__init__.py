@@ -6,7 +6,7 @@ size and edges weigh every cut through a region (`cuts`); time decides what a fr
 divided by a reflection that passes over it. Objects then keep their numbers (`tracks`).
 """
 
-from geoco.instances.finding import find_instances, with_allowance
+from geoco.instances.find import find_instances, with_allowance
 from geoco.instances.scores import Scores, score
 
 __all__ = ["Scores", "find_instances", "score", "with_allowance"]

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, UInt8
 from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
 
-from geoco.instances.finding import with_allowance
+from geoco.instances.find import with_allowance
 
 LEAST_PIXELS = 10  # of a true object that counts, as everywhere in the evaluation
 MATCHED = 0.5  # of overlap after the allowance

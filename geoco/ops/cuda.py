@@ -7,7 +7,7 @@ import triton
 from jaxtyping import Float
 from torch import Tensor
 
-from geoco.ops import kernels, kernels_enlarging, kernels_gradient
+from geoco.ops import kernels, kernels_gradient, kernels_upsample
 
 _SPLITS = 16  # programs over which the sum of weight gradients over samples is spread
 
@@ -55,7 +55,7 @@ def enlarge(
     out = _empty(field, batch, channels, height, width)
     if out.numel() > 0:
         grid = (triton.cdiv(width, 32), height, batch)
-        kernels_enlarging.enlarge[grid](
+        kernels_upsample.enlarge[grid](
             field, out, rows, columns, height, width, channels, PIXELS=32, BLOCK=_block(channels)
         )
     return out
@@ -71,7 +71,7 @@ def gather_enlarged(
     if out.numel() > 0:
         reach = max(_reach(rows, height), _reach(columns, width))
         grid = (triton.cdiv(columns, 16), rows, batch)
-        kernels_enlarging.gather[grid](
+        kernels_upsample.gather[grid](
             grad, out, rows, columns, height, width, channels,
             PIXELS=16, BLOCK=_block(channels), REACH=reach,
         )  # fmt: skip

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from geoco import draw, media
-from geoco.edit import Film
+from geoco import drawing, media
+from geoco.editing.editor import Film
 from geoco.errors import GeocoError
 from geoco.web.sessions import Edited
 
@@ -56,7 +56,7 @@ def export(made: Edited, what: Export, frame: int, zoom: int) -> bytes:
             chosen = made.frames
         case Export.VIDEO | Export.ANIMATION:
             chosen = _images(made)
-    return _file(what, [draw.magnify(image, zoom) for image in chosen], made.frames_per_second)
+    return _file(what, [drawing.magnify(image, zoom) for image in chosen], made.frames_per_second)
 
 
 def check_frame(made: Edited, frame: int) -> None:

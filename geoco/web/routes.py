@@ -8,10 +8,9 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Response
 
 from geoco import media
-from geoco.edit import SEED, Editor, Film
+from geoco.editing.editor import SEED, Editor, Film
 from geoco.web import uploads
 from geoco.web.exports import TYPES, Export, check_frame, export
-from geoco.web.gate import Gate
 from geoco.web.samples import Sample, Samples
 from geoco.web.schema import (
     FrameAnswer,
@@ -29,6 +28,7 @@ from geoco.web.schema import (
 )
 from geoco.web.sessions import Imported, Opened, Session, Sessions, State, applied
 from geoco.web.settings import Settings
+from geoco.web.work_queue import Gate
 
 Result = TypeVar("Result")
 

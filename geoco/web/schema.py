@@ -16,10 +16,11 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from geoco import edit_lists, media
-from geoco.edit import SEED, Editor, Film, Scene, SlotView
-from geoco.edits import Edit
-from geoco.slots import LARGEST_SCALE, SMALLEST_SCALE
+from geoco import media
+from geoco.editing import recording
+from geoco.editing.editor import SEED, Editor, Film, Scene, SlotView
+from geoco.editing.operations import Edit
+from geoco.models.slots import LARGEST_SCALE, SMALLEST_SCALE
 from geoco.web.samples import Sample
 from geoco.web.sessions import Edited, State
 from geoco.web.settings import Settings
@@ -38,7 +39,7 @@ class SentEdit(RootModel[Edit]):
         try:
             return _EDIT.validate_json(json.dumps(value))
         except ValidationError as error:
-            said = edit_lists.sentence(error, "the edit")
+            said = recording.sentence(error, "the edit")
             raise PydanticCustomError("edit", "{said}", {"said": said}) from None
 
 

@@ -14,15 +14,15 @@ from fastapi.responses import JSONResponse
 from fastapi.staticfiles import StaticFiles
 from rich.console import Console
 
-from geoco.edit import Editor
+from geoco.editing.editor import Editor
 from geoco.errors import GeocoError
 from geoco.web import samples as generated
-from geoco.web.gate import Gate
-from geoco.web.guard import HEADERS, Guard
+from geoco.web.middleware import HEADERS, Guard
 from geoco.web.routes import Service, router
 from geoco.web.samples import Samples
 from geoco.web.sessions import Sessions
 from geoco.web.settings import Settings
+from geoco.web.work_queue import Gate
 
 STATIC = Path(__file__).parent / "static"
 ABOUT = """\

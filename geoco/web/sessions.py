@@ -17,8 +17,8 @@ from fastapi import HTTPException
 from jaxtyping import UInt8
 from torch import Tensor
 
-from geoco.edit import Editor, Film, Scene
-from geoco.edits import Edit
+from geoco.editing.editor import Editor, Film, Scene
+from geoco.editing.operations import Edit
 from geoco.errors import GeocoError
 from geoco.web.settings import MEBIBYTE, Settings
 

@@ -17,8 +17,9 @@ from jaxtyping import UInt8
 from PIL import Image, ImageOps
 from pydantic import ValidationError
 
-from geoco import edit_lists, media
-from geoco.edit_lists import EditList
+from geoco import media
+from geoco.editing import recording
+from geoco.editing.recording import EditList
 from geoco.errors import GeocoError
 from geoco.web.settings import Settings
 
@@ -69,7 +70,7 @@ def edit_list(data: bytes, settings: Settings) -> tuple[str, bool]:
     except UnicodeDecodeError:
         raise GeocoError("the edit list is not right: it is not text in UTF-8") from None
     except ValidationError as error:
-        raise GeocoError(edit_lists.sentence(error, "the edit list is not right:")) from None
+        raise GeocoError(recording.sentence(error, "the edit list is not right:")) from None
     lists = list(_all(found))
     frames = sum(len(one.frames) for one in lists)
     edits = sum(len(one.edits) for one in lists)

@@ -1,0 +1,100 @@
+"""`geoco data`: make, import and look at data."""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from geoco import config as configuration
+from geoco.cli.common import (
+    ConfigPath,
+    Overrides,
+    SplitName,
+    advance,
+    console,
+    progress_bars,
+    split_of,
+    store_of,
+)
+from geoco.config import Store
+
+app = typer.Typer(help="Make, import and look at data.", no_args_is_help=True)
+
+
+@app.command("import")
+def data_import(path: ConfigPath, overrides: Overrides = None) -> None:
+    """Import real videos into a store, once. Run it again to go on after an interruption.
+
+    Example: `geoco data import configs/obj3d.yaml data.source.path=~/OBJ3D data.path=stores/obj3d`
+    """
+    from geoco.data.importing import ImportProgress, import_data
+
+    store = store_of(configuration.load(path, overrides or ()))
+    with progress_bars() as bars:
+        tasks = {}
+
+        def report(progress: ImportProgress) -> None:
+            if progress.split not in tasks:
+                tasks[progress.split] = bars.add_task(progress.split, total=progress.total)
+            bars.update(tasks[progress.split], completed=progress.done)
+
+        written = import_data(store, report)
+    for split, folder in written.items():
+        console.print(f"{split}: {folder}", soft_wrap=True)
+
+
+@app.command("inspect")
+def data_inspect(
+    path: Annotated[Path, typer.Argument(help="A YAML file or a store's folder.")],
+    overrides: Overrides = None,
+    verify: Annotated[bool, typer.Option(help="Recompute the checksums of stores.")] = False,
+) -> None:
+    """Print what a dataset holds.
+
+    Example: `geoco data inspect stores/obj3d --verify`
+    """
+    from geoco.data.inspecting import describe, stores_below
+    from geoco.data.store import verify as verify_store
+
+    if path.is_dir():
+        stores = stores_below(path)
+        rows = describe(stores)
+    else:
+        data = configuration.load(path, overrides or ()).data
+        stores = stores_below(data.path) if isinstance(data, Store) else []
+        rows = describe(data)
+    table = Table(*rows[0])
+    for row in rows[1:]:
+        table.add_row(*row)
+    console.print(table)
+    if verify:
+        with progress_bars() as bars:
+            for store in stores:
+                task = bars.add_task(f"checking {store.name}", total=None)
+                verify_store(store, partial(advance, bars, task))
+        console.print("all checksums are right")
+
+
+@app.command("preview")
+def data_preview(
+    path: ConfigPath,
+    overrides: Overrides = None,
+    split: SplitName = "train",
+    count: Annotated[int, typer.Option(min=1, max=200, help="Clips to show.")] = 8,
+    zoom: Annotated[int, typer.Option(min=1, max=16)] = 2,
+    out: Annotated[Path, typer.Option(help="A .png sheet or an animated .gif.")] = Path(
+        "preview.png"
+    ),
+) -> None:
+    """Draw clips with their masks: a contact sheet (.png) or an animation (.gif).
+
+    Example: `geoco data preview configs/solids-video.yaml --count 4 --out preview.gif`
+    """
+    from geoco.data import open_dataset
+    from geoco.data.inspecting import preview
+
+    dataset = open_dataset(configuration.load(path, overrides or ()).data, split_of(split))
+    preview(dataset, out, count, zoom)
+    console.print(f"wrote {out}", soft_wrap=True)

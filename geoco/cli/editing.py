@@ -1,0 +1,201 @@
+"""`geoco slots`, `edit`, `replay` and `serve`: take pictures and videos apart, and change them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from geoco.cli.common import console, extra
+from geoco.errors import GeocoError
+
+ModelName = Annotated[
+    str, typer.Option("--model", help="A shipped name, a run, a file of weights or a Hub id.")
+]
+Device = Annotated[str, typer.Option(help="cpu or cuda.")]
+Seed = Annotated[int, typer.Option(help="Where slots start; another may bind better.")]
+DEFAULT = "geoco-solids"
+
+
+def slots(
+    source: Annotated[Path, typer.Argument(help="A picture, a video or a folder of frames.")],
+    model: ModelName = DEFAULT,
+    device: Device = "cpu",
+    seed: Seed = 42,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="A .png with outlines.")] = None,
+) -> None:
+    """Print what each slot holds, and draw numbered outlines; of a video, in its first frame.
+
+    Example: `geoco slots frame.png -o slots.png`
+    """
+    from geoco import media
+    from geoco.editing.editor import Editor
+
+    if not source.exists():
+        raise GeocoError(f"{source}: there is no such file or folder")
+    picture = media.pictures(source)[0] if _is_video(source) else source
+    scene = Editor.load(model, device).encode(picture, seed)
+    table = Table("slot", "x", "y", "scale", "pixels", "box", "")
+    for slot in scene.slots:
+        note = "background" if slot.is_background else "empty" if slot.area < 10 else ""
+        box = "" if slot.box is None else " ".join(map(str, slot.box))
+        x, y = slot.position
+        table.add_row(
+            str(slot.index), f"{x:.3f}", f"{y:.3f}", f"{slot.scale:.3f}", str(slot.area), box, note
+        )
+    console.print(table)
+    path = out or source.with_name(f"{source.stem}-slots.png")
+    media.save(path, [scene.outlined(zoom=max(1, 512 // scene.image.shape[0]))])
+    console.print(f"wrote {path}", soft_wrap=True)
+
+
+def edit(
+    source: Annotated[Path, typer.Argument(help="A picture, a video or a folder of frames.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="A .png, .gif, .mp4 or a new folder.")],
+    move: Annotated[list[str], typer.Option(help="SLOT:DX,DY in pixels.")] = [],  # noqa: B006
+    move_to: Annotated[list[str], typer.Option(help="SLOT:X,Y on the grid [-1, 1].")] = [],  # noqa: B006
+    resize: Annotated[list[str], typer.Option(help="SLOT:FACTOR.")] = [],  # noqa: B006
+    transplant: Annotated[list[str], typer.Option(help="SLOT:PICTURE#SLOT.")] = [],  # noqa: B006
+    swap: Annotated[list[str], typer.Option(help="SLOT:SLOT.")] = [],  # noqa: B006
+    duplicate: Annotated[list[str], typer.Option(help="SLOT:DX,DY in pixels.")] = [],  # noqa: B006
+    background: Annotated[list[str], typer.Option(help="PICTURE.")] = [],  # noqa: B006
+    remove: Annotated[list[str], typer.Option(help="SLOT.")] = [],  # noqa: B006
+    model: ModelName = DEFAULT,
+    device: Device = "cpu",
+    seed: Seed = 42,
+    record: Annotated[Path | None, typer.Option(help="Write the edit list, .json or .py.")] = None,
+) -> None:
+    """Move, resize, transplant, swap, duplicate and remove objects; edits run in this order.
+
+    Example: `geoco edit frame.png --move 2:6,0 --transplant 0:donor.png#3 -o out.png`
+    """
+    from geoco.files import write_whole
+
+    found = _encoded(source, model, device, seed)
+    taken: dict[str, Any] = {}
+
+    def donor(path: str) -> Any:
+        if path not in taken:
+            taken[path] = found.editor.encode(path, seed)
+        return taken[path]
+
+    texts = (move, move_to, resize, transplant, swap, duplicate, background, remove)
+    edits = [
+        (*action, text) for action, given in zip(_ACTIONS, texts, strict=True) for text in given
+    ]
+    if not edits:
+        raise GeocoError("nothing to do: give at least one edit, as in --move 2:6,0")
+    for option, form, act, text in edits:
+        try:
+            found = act(found, text, donor)
+        except GeocoError:
+            raise
+        except (ValueError, TypeError):
+            raise GeocoError(f"{option} {text}: expected {form}") from None
+        for warning in found.warnings:
+            said = f"[yellow]{option} {text}: {warning}[/]"
+            console.print(said, highlight=False, soft_wrap=True)
+    found.save(out)
+    if record is not None:
+        if record.suffix not in (".json", ".py"):
+            raise GeocoError(f"--record {record}: expected a .json or a .py file")
+        text = found.to_json() if record.suffix == ".json" else found.to_python(str(source))
+        write_whole(record, text.encode())
+    console.print(f"wrote {out}", soft_wrap=True)
+
+
+def replay(
+    source: Annotated[
+        Path, typer.Argument(metavar="EDITS", help="A .json of --record, or of the page.")
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="A .png, .gif, .mp4 or a new folder.")],
+    model: Annotated[
+        str | None, typer.Option(help="Another model than the one it was made with.")
+    ] = None,
+    device: Device = "cpu",
+) -> None:
+    """Do again what an edit list says; frames and donors are in it.
+
+    Example: `geoco replay edits.json -o out.gif`
+    """
+    from geoco.editing import recording
+    from geoco.editing.editor import Editor
+
+    try:
+        text = source.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise GeocoError(f"{source}: cannot read this: give an edit list, a .json file") from None
+    editor = Editor.load(model or recording.model_of(text), device)
+    recording.replay(None, text, editor).save(out)
+    console.print(f"wrote {out}", soft_wrap=True)
+
+
+def serve(
+    model: Annotated[str, typer.Argument(help="As for --model of geoco edit.")] = DEFAULT,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
+    device: Device = "cpu",
+) -> None:
+    """Open the editor for a browser on this machine.
+
+    Example: `geoco serve runs/geoco --port 8000`
+    """
+    with extra("web"):
+        from geoco.web import serve as run
+    run(model, "127.0.0.1", port, device, console)
+
+
+def _encoded(source: Path, model: str, device: str, seed: int) -> Any:
+    """A film for videos and folders, a scene for pictures."""
+    from geoco.editing.editor import Editor
+
+    if not source.exists():
+        raise GeocoError(f"{source}: there is no such file or folder")
+    editor = Editor.load(model, device)
+    return (editor.encode_video if _is_video(source) else editor.encode)(source, seed)
+
+
+def _is_video(source: Path) -> bool:
+    from geoco.media import VIDEOS
+
+    return source.is_dir() or source.suffix.lower() in VIDEOS
+
+
+def _two(text: str) -> tuple[int, float, float]:
+    slot, numbers = text.split(":")
+    first, second = numbers.split(",")
+    return int(slot), float(first), float(second)
+
+
+def _one(text: str) -> tuple[int, float]:
+    slot, factor = text.split(":")
+    return int(slot), float(factor)
+
+
+def _transplanted(scene: Any, text: str, donor: Any) -> Any:
+    slot, source = text.split(":", 1)
+    path, other = source.rsplit("#", 1)
+    return scene.transplant(int(slot), donor(path), int(other))
+
+
+def _swapped(scene: Any, text: str, _: Any) -> Any:
+    slot, other = text.split(":")
+    return scene.swap(int(slot), int(other))
+
+
+def _duplicated(scene: Any, text: str, _: Any) -> Any:
+    slot, dx, dy = _two(text)
+    return scene.duplicate(slot, dx=dx, dy=dy)
+
+
+_Act = Callable[[Any, str, Any], Any]  # from a scene, what was given, and how to get a donor
+_ACTIONS: tuple[tuple[str, str, _Act], ...] = (
+    ("--move", "SLOT:DX,DY", lambda scene, text, _: scene.move(*_two(text))),
+    ("--move-to", "SLOT:X,Y", lambda scene, text, _: scene.move_to(*_two(text))),
+    ("--resize", "SLOT:FACTOR", lambda scene, text, _: scene.resize(*_one(text))),
+    ("--transplant", "SLOT:PICTURE#SLOT", _transplanted),
+    ("--swap", "SLOT:SLOT", _swapped),
+    ("--duplicate", "SLOT:DX,DY", _duplicated),
+    ("--background", "PICTURE", lambda scene, text, donor: scene.set_background(donor(text))),
+    ("--remove", "SLOT", lambda scene, text, _: scene.remove(int(text))),
+)

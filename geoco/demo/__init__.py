@@ -1,0 +1,1 @@
+"""The demo: scenes of the embedded generator, taken apart, edited and measured."""

@@ -1,0 +1,1 @@
+"""The editor: scenes as values, requests for edits, recordings that replay exactly."""

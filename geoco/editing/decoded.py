@@ -1,0 +1,119 @@
+"""The slots of one or more frames with what they draw, and how one slot is changed in them.
+
+A scene is a take of one frame, a film one of many; time is the leading dimension of everything.
+Only a changed slot is decoded again. A removed one keeps its place and owns nothing.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from geoco.models import compositing
+from geoco.models.decoders import Fields
+from geoco.models.geoco import GeoCo
+from geoco.models.slots import Slots
+
+ABSENT = -1e4  # the alpha logit of a slot that is not there: its share of a pixel is exactly zero
+FRAMES_AT_ONCE = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Take:
+    """Slots of consecutive frames, the factual attention, and every slot as drawn by itself."""
+
+    model: GeoCo
+    slots: Slots  # [time slot ...]
+    attention: Float[Tensor, "time slot token"]
+    fields: Fields  # [time slot ...], before the selector
+    present: Bool[Tensor, "time slot"]
+
+    @staticmethod
+    @torch.no_grad()
+    def of(model: GeoCo, slots: Slots, attention: Float[Tensor, "time slot token"]) -> "Take":
+        """Draw bound slots, a few frames at a time."""
+        present = torch.ones_like(slots.scale, dtype=torch.bool)
+        return Take(model, slots, attention, _drawn(model, slots), present)
+
+    def __len__(self) -> int:
+        return len(self.present)
+
+    @cached_property
+    @torch.no_grad()
+    def logits(self) -> Float[Tensor, "time slot height width"]:
+        """Alpha logits of the slots that are there, after the selector."""
+        fields = self.fields.with_logits(
+            self.fields.logits.masked_fill(~self.present[..., None, None], ABSENT)
+        )
+        if self.model.selector is None:
+            return fields.logits
+        refine = self.model.selector.refine
+        parts = [
+            refine(fields[rows], self.attention[rows])
+            for rows in _chunks(len(self), FRAMES_AT_ONCE)
+        ]
+        return torch.cat(parts)
+
+    @cached_property
+    def alpha(self) -> Float[Tensor, "time slot height width"]:
+        return compositing.ownership(self.logits)
+
+    @cached_property
+    def background(self) -> int:
+        """The slot that owns most, over all frames."""
+        return int(compositing.measurement_background(self.alpha.mean(0)))
+
+    @cached_property
+    def masks(self) -> Bool[Tensor, "time slot height width"]:
+        return compositing.hard_ownership(self.logits)
+
+    @cached_property
+    def image(self) -> Float[Tensor, "time 3 height width"]:
+        assert self.fields.rgb is not None
+        return compositing.composite(self.fields.rgb, self.alpha)
+
+    @torch.no_grad()
+    def with_slot(
+        self, index: int, slot: Slots, attention: Float[Tensor, "time token"] | None = None
+    ) -> "Take":
+        """The take in which one slot, given as [time 1 ...], is another, and certainly there."""
+        fields = self.fields.with_slot(index, _drawn(self.model, slot))
+        present = self.present.clone()
+        present[:, index] = True
+        where = self.attention
+        if attention is not None:
+            where = where.clone()
+            where[:, index] = attention
+        return Take(self.model, self.slots.with_slot(index, slot), where, fields, present)
+
+    def without(self, index: int, frames: Bool[Tensor, " time"]) -> "Take":
+        """The take in which a slot is gone from some frames."""
+        present = self.present.clone()
+        present[frames, index] = False
+        return replace(self, present=present)
+
+    def slot(self, index: int) -> Slots:
+        """One slot's states as [time 1 ...]."""
+        return self.slots[:, index : index + 1]
+
+    def frame(self, time: int) -> "Take":
+        """A take of one frame."""
+        rows = slice(time, time + 1)
+        return Take(
+            self.model,
+            self.slots[rows],
+            self.attention[rows],
+            self.fields[rows],
+            self.present[rows],
+        )
+
+
+def _drawn(model: GeoCo, slots: Slots) -> Fields:
+    pieces = [model.decoder(slots[rows]) for rows in _chunks(len(slots.scale), FRAMES_AT_ONCE)]
+    return pieces[0] if len(pieces) == 1 else Fields.cat(pieces)
+
+
+def _chunks(count: int, size: int) -> list[slice]:
+    return [slice(first, min(first + size, count)) for first in range(0, count, size)]

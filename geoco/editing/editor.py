@@ -1,0 +1,362 @@
+"""Edit pictures and videos by saying so: move, resize, swap, remove, transplant.
+
+    editor = Editor.load("geoco-solids")
+    scene = editor.encode("frame.png")
+    edited = scene.move(2, dx=6, dy=0).resize(1, 1.5)
+    edited.save("out.png")
+
+Scenes and films are values: an edit returns a new one, and undo is keeping the old one. A scene is
+a film of one frame, and both take the same edits.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float32, UInt8
+from pydantic import ValidationError
+
+from geoco import drawing, edit_maps, media
+from geoco.editing import apply as carrying_out
+from geoco.editing import recording
+from geoco.editing.decoded import Take
+from geoco.editing.operations import (
+    Duplicate,
+    Edit,
+    Interpolate,
+    Move,
+    MoveTo,
+    Remove,
+    Resize,
+    ResizeTo,
+    SetBackground,
+    Swap,
+    Transplant,
+)
+from geoco.errors import GeocoError
+from geoco.models import pretrained
+from geoco.models.tracking import follow
+
+SEED = 42
+FrameRange = tuple[int, int]
+Made = TypeVar("Made", bound="_Edited")
+
+
+@dataclass(frozen=True)
+class SlotView:
+    """What a slot holds in one frame: numbers of the grid [-1, 1], pixels and a box in pixels."""
+
+    index: int
+    position: tuple[float, float]
+    scale: float
+    area: int
+    is_background: bool
+    is_present: bool
+    box: tuple[int, int, int, int] | None  # left, top, right, bottom; None where it owns nothing
+
+
+class Editor:
+    """A model that is ready to take pictures apart and to draw them edited."""
+
+    def __init__(self, loaded: pretrained.Loaded) -> None:
+        self.name, self.model = loaded.name, loaded.model
+        self.trained_scales = loaded.trained_scales
+        self.device = next(loaded.model.parameters()).device
+        frames = loaded.config.data.window.length
+        self.knows_videos = frames > 1 or loaded.model.temporal is not None
+
+    @classmethod
+    def load(cls, name: str | Path, device: str = "cpu") -> "Editor":
+        """By shipped name, run, file of weights or Hub id."""
+        return cls(pretrained.load(name, device))
+
+    def encode(self, picture: Any, seed: int = SEED) -> "Scene":
+        """Take a picture apart: a path, a PIL image, an array or a tensor.
+
+        Slots start at random places; another seed may bind them better.
+        """
+        frames = media.fitted(media.picture(picture)[None], self.model.size)
+        return Scene(self, frames, seed, self._take(frames, seed))
+
+    def encode_video(self, video: Any, seed: int = SEED, frames_per_second: float = 12) -> "Film":
+        """Follow slots through a video: a file, a folder of images or frames.
+
+        Each frame starts where the one before ended, or where a temporal model says; with a model
+        of single frames, at the places of the slots before.
+        """
+        frames = media.fitted(media.pictures(video), self.model.size)
+        return Film(
+            self, frames, seed, self._take(frames, seed), frames_per_second=frames_per_second
+        )
+
+    @torch.no_grad()
+    def _take(self, frames: UInt8[np.ndarray, "time height width 3"], seed: int) -> Take:
+        generator = torch.Generator().manual_seed(seed)
+        slots = self.model.settings.slots.count
+        starts = 2 * torch.rand(1, slots, 2, generator=generator) - 1
+        starts, video = starts.to(self.device), media.as_input(frames, self.device)
+        if not self.knows_videos:
+            found = follow(self.model, video, starts[0])
+            return Take.of(self.model, found.slots, found.attention)
+        bound = self.model.bind(video[None], starts)
+        return Take.of(self.model, bound.slots[0], bound.attention[0])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Edited:
+    """Frames with the slots found in them, and the edits that were made since."""
+
+    editor: Editor
+    frames: UInt8[np.ndarray, "time height width 3"]  # as they were encoded
+    seed: int
+    take: Take
+    history: tuple[Edit, ...] = ()
+    donors: Mapping[str, "_Edited"] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()  # of the last edit
+    frames_per_second: float = 12
+    film: "tuple[Film, int] | None" = None  # of which this is a frame
+
+    def __repr__(self) -> str:
+        time, slots = self.take.slots.scale.shape
+        return (
+            f"{type(self).__name__}(model={self.editor.name!r}, frames={time}, slots={slots}, "
+            f"edits={len(self.history)})"
+        )
+
+    # -- edits -------------------------------------------------------------------------------------
+
+    def apply(self: Made, edit: Edit, donors: Mapping[str, "_Edited"] | None = None) -> Made:
+        """Carry out a recorded edit; scenes that it takes from are found in `donors` by name."""
+        known = {**self.donors, **(donors or {})}
+        takes = {name: donor.take for name, donor in known.items()}
+        done = carrying_out.apply(self.take, edit, takes, self.editor.trained_scales)
+        used = {name: known[name] for name in (*self.donors, *_donor_of(edit))}
+        return type(self)(
+            self.editor,
+            self.frames,
+            self.seed,
+            done.take,
+            (*self.history, edit),
+            used,
+            done.warnings,
+            self.frames_per_second,
+            self.film,
+        )
+
+    def move(
+        self: Made,
+        slot: int,
+        dx: float = 0,
+        dy: float = 0,
+        frames: FrameRange | None = None,
+        keys: Mapping[int, tuple[float, float]] | None = None,
+    ) -> Made:
+        """By pixels, x to the right and y down; `keys` are shifts at key frames."""
+        path = tuple((t, float(x), float(y)) for t, (x, y) in (keys or {}).items())
+        return self._do(Move, slot=slot, dx=dx, dy=dy, frames=frames, keys=path)
+
+    def move_to(
+        self: Made, slot: int, x: float, y: float, frames: FrameRange | None = None
+    ) -> Made:
+        """To a place of the grid [-1, 1]."""
+        return self._do(MoveTo, slot=slot, x=x, y=y, frames=frames)
+
+    def resize(
+        self: Made,
+        slot: int,
+        factor: float = 1,
+        frames: FrameRange | None = None,
+        keys: Mapping[int, float] | None = None,
+    ) -> Made:
+        """By a factor about the slot's position; `keys` are factors at key frames."""
+        path = tuple((t, float(value)) for t, value in (keys or {}).items())
+        return self._do(Resize, slot=slot, factor=factor, frames=frames, keys=path)
+
+    def resize_to(self: Made, slot: int, scale: float, frames: FrameRange | None = None) -> Made:
+        """To a scale, in units of the grid."""
+        return self._do(ResizeTo, slot=slot, scale=scale, frames=frames)
+
+    def transplant(
+        self: Made, index: int, donor: "_Edited", slot: int, frames: FrameRange | None = None
+    ) -> Made:
+        """Give slot `index` the appearance of a slot of another scene; place and size stay."""
+        return self._do(
+            Transplant, donor, slot=index, donor=donor.key, donor_slot=slot, frames=frames
+        )
+
+    def swap(self: Made, slot: int, other: int, frames: FrameRange | None = None) -> Made:
+        """Exchange two slots' appearances."""
+        return self._do(Swap, slot=slot, other=other, frames=frames)
+
+    def duplicate(
+        self: Made,
+        slot: int,
+        into: int | None = None,
+        dx: float = 0,
+        dy: float = 0,
+        frames: FrameRange | None = None,
+    ) -> Made:
+        """Draw a slot once more, shifted by pixels, with a slot that is empty."""
+        return self._do(Duplicate, slot=slot, into=into, dx=dx, dy=dy, frames=frames)
+
+    def set_background(self: Made, donor: "_Edited", frames: FrameRange | None = None) -> Made:
+        """Take the background of another scene."""
+        return self._do(SetBackground, donor, donor=donor.key, frames=frames)
+
+    def remove(self: Made, slot: int, frames: FrameRange | None = None) -> Made:
+        """Take a slot away."""
+        return self._do(Remove, slot=slot, frames=frames)
+
+    def interpolate(self: Made, other: "_Edited", share: float) -> Made:
+        """A share of the way from this state to another of the same slots."""
+        return self._do(Interpolate, other, donor=other.key, share=share)
+
+    def _do(self: Made, kind: Any, giver: "_Edited | None" = None, /, **values: Any) -> Made:
+        for name in ("dx", "dy", "x", "y", "factor", "scale", "share"):
+            if isinstance(values.get(name), int):
+                values[name] = float(values[name])
+        try:
+            edit = kind(**values)
+        except ValidationError as error:
+            raise GeocoError(recording.sentence(error, kind.__name__.lower())) from None
+        return self.apply(edit, None if giver is None else {giver.key: giver})
+
+    # -- what there is to see ----------------------------------------------------------------------
+
+    @cached_property
+    def key(self) -> str:
+        """A name that says which frames were encoded and how they were edited since."""
+        return recording.key_of(self)
+
+    def to_json(self) -> str:
+        """Frames, edits and the scenes taken from: all that `replay` needs."""
+        return recording.to_json(self)
+
+    def to_python(self, picture: str = "frame.png") -> str:
+        """The edits as lines of Python."""
+        return recording.to_python(self, picture)
+
+    @classmethod
+    def replay(cls: type[Made], text: str, editor: Editor | None = None) -> Made:
+        """Do again what `to_json` recorded, with the same model or with another."""
+        editor = editor or Editor.load(recording.model_of(text))
+        made = recording.replay(cls.__name__, text, editor)
+        assert isinstance(made, cls)
+        return made
+
+    def _view(self, time: int, index: int) -> SlotView:
+        state, mask = self.take.slots, self.take.masks[time, index]
+        bounds = edit_maps.cell_bounds(mask)
+        box = None if bounds.isnan().any() else tuple((bounds + 0.5).int().tolist())
+        x, y = state.position[time, index].tolist()
+        return SlotView(
+            index=index,
+            position=(x, y),
+            scale=float(state.scale[time, index]),
+            area=int(mask.sum()),
+            is_background=index == self.take.background,
+            is_present=bool(self.take.present[time, index]),
+            box=box,
+        )
+
+
+class Scene(_Edited):
+    """One picture."""
+
+    @cached_property
+    def slots(self) -> tuple[SlotView, ...]:
+        """What each slot holds."""
+        return tuple(self._view(0, index) for index in range(self.take.slots.scale.shape[1]))
+
+    @cached_property
+    def image(self) -> UInt8[np.ndarray, "height width 3"]:
+        """The picture as the model draws it, with all edits."""
+        return media.as_pictures(self.take.image)[0]
+
+    @cached_property
+    def masks(self) -> Bool[np.ndarray, "slot height width"]:
+        """Which slot owns each pixel."""
+        return self.take.masks[0].cpu().numpy()
+
+    @cached_property
+    def alpha(self) -> Float32[np.ndarray, "slot height width"]:
+        """How much of each pixel each slot owns."""
+        return self.take.alpha[0].float().cpu().numpy()
+
+    @property
+    def source(self) -> UInt8[np.ndarray, "height width 3"]:
+        """The picture that was encoded, at the model's size."""
+        return self.frames[0]
+
+    def save(self, path: str | Path) -> None:
+        """Write the picture as .png."""
+        media.save(Path(path), [self.image])
+
+    def outlined(self, zoom: int = 4) -> UInt8[np.ndarray, "_height _width 3"]:
+        """The picture, enlarged, with numbered outlines of the objects."""
+        return drawing.outlined(self.image, self.labels(), zoom)
+
+    def compare(self, edited: "Scene", zoom: int = 4) -> UInt8[np.ndarray, "_height _width 3"]:
+        """Before and after, side by side, with outlines."""
+        return drawing.sheet([[self.outlined(zoom), edited.outlined(zoom)]])
+
+    def labels(self) -> UInt8[np.ndarray, "height width"]:
+        """The number of the slot that owns each pixel, counted from 1; 0 for the background."""
+        labels = self.masks.argmax(0).astype(np.uint8) + 1
+        labels[self.masks[self.take.background]] = 0
+        return labels
+
+    def animate(self, goal: "Scene", frames: int = 24) -> list[UInt8[np.ndarray, "h w 3"]]:
+        """Pictures on the way from this state to another, both ends included."""
+        if frames < 2:
+            raise GeocoError(f"an animation needs at least two frames, got {frames}")
+        return [self.interpolate(goal, k / (frames - 1)).image for k in range(frames)]
+
+
+class Film(_Edited):
+    """A video. Edits are for all frames, or for a range, or follow key frames."""
+
+    def __len__(self) -> int:
+        return len(self.take)
+
+    @cached_property
+    def images(self) -> UInt8[np.ndarray, "time height width 3"]:
+        """The frames as the model draws them, with all edits."""
+        return media.as_pictures(self.take.image)
+
+    @cached_property
+    def masks(self) -> Bool[np.ndarray, "time slot height width"]:
+        return self.take.masks.cpu().numpy()
+
+    def slots(self, frame: int) -> tuple[SlotView, ...]:
+        """What each slot holds in a frame."""
+        self._check(frame)
+        return tuple(self._view(frame, index) for index in range(self.take.slots.scale.shape[1]))
+
+    def frame(self, number: int) -> Scene:
+        """One frame as a scene of its own, as edited so far; it can give its slots to others."""
+        self._check(number)
+        return Scene(
+            self.editor,
+            self.frames[number : number + 1],
+            self.seed,
+            self.take.frame(number),
+            film=(self, number),
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write .mp4, .gif or a folder of frames."""
+        media.save(Path(path), list(self.images), self.frames_per_second)
+
+    def _check(self, frame: int) -> None:
+        if not 0 <= frame < len(self):
+            raise GeocoError(f"there is no frame {frame}: frames go from 0 to {len(self) - 1}")
+
+
+def _donor_of(edit: Edit) -> tuple[str, ...]:
+    name = getattr(edit, "donor", None)
+    return () if name is None else (name,)

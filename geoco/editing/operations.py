@@ -1,0 +1,132 @@
+"""Edits as records: moves, sizes, appearances, removals.
+
+A record is what the history of a scene, an edit list in JSON and a request to the server hold. Its
+numbers are checked when it is made; slot and frame numbers when it meets a scene
+(`geoco.carrying_out`).
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from geoco.models.slots import LARGEST_SCALE, SMALLEST_SCALE
+
+SlotNumber = Annotated[int, Field(ge=0)]
+Pixels = Annotated[float, Field(ge=-4096, le=4096, allow_inf_nan=False)]
+Coordinate = Annotated[float, Field(ge=-2, le=2, allow_inf_nan=False)]
+Factor = Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
+Frame = Annotated[int, Field(ge=0)]
+
+
+class _Edit(BaseModel):
+    """What all edits share: they may be limited to some frames, first and last included."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    frames: tuple[Frame, Frame] | None = None
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "_Edit":
+        if self.frames is not None and self.frames[0] > self.frames[1]:
+            raise ValueError(f"frames {self.frames}: the first comes after the last")
+        return self
+
+
+class Move(_Edit):
+    """Shift a slot by pixels; `keys` are (frame, dx, dy), with straight lines in between."""
+
+    op: Literal["move"] = "move"
+    slot: SlotNumber
+    dx: Pixels = 0.0
+    dy: Pixels = 0.0
+    keys: tuple[tuple[Frame, Pixels, Pixels], ...] = ()
+
+
+class MoveTo(_Edit):
+    """Put a slot at (x, y) of the grid [-1, 1]."""
+
+    op: Literal["move_to"] = "move_to"
+    slot: SlotNumber
+    x: Coordinate
+    y: Coordinate
+
+
+class Resize(_Edit):
+    """Scale a slot about its position; `keys` are (frame, factor), geometric in between."""
+
+    op: Literal["resize"] = "resize"
+    slot: SlotNumber
+    factor: Factor = 1.0
+    keys: tuple[tuple[Frame, Factor], ...] = ()
+
+
+class ResizeTo(_Edit):
+    """Give a slot a scale, the RMS radius of its attention on the grid."""
+
+    op: Literal["resize_to"] = "resize_to"
+    slot: SlotNumber
+    scale: Annotated[float, Field(ge=SMALLEST_SCALE, le=LARGEST_SCALE, allow_inf_nan=False)]
+
+
+class Transplant(_Edit):
+    """Give a slot the appearance of a slot of another scene, known by a name."""
+
+    op: Literal["transplant"] = "transplant"
+    slot: SlotNumber
+    donor: str
+    donor_slot: SlotNumber
+
+
+class Swap(_Edit):
+    """Exchange the appearances of two slots."""
+
+    op: Literal["swap"] = "swap"
+    slot: SlotNumber
+    other: SlotNumber
+
+
+class Duplicate(_Edit):
+    """Draw a slot once more, shifted by pixels, in the place of a slot that is not needed."""
+
+    op: Literal["duplicate"] = "duplicate"
+    slot: SlotNumber
+    into: SlotNumber | None = None  # the smallest that is empty or removed
+    dx: Pixels = 0.0
+    dy: Pixels = 0.0
+
+
+class SetBackground(_Edit):
+    """Take the background of another scene."""
+
+    op: Literal["set_background"] = "set_background"
+    donor: str
+
+
+class Remove(_Edit):
+    """Take a slot away; the others share its pixels."""
+
+    op: Literal["remove"] = "remove"
+    slot: SlotNumber
+
+
+class Interpolate(_Edit):
+    """Go a share of the way to another state of the same slots; scales go geometrically."""
+
+    op: Literal["interpolate"] = "interpolate"
+    donor: str
+    share: Annotated[float, Field(ge=0, le=1)]
+
+
+Edit = Annotated[
+    Move
+    | MoveTo
+    | Resize
+    | ResizeTo
+    | Transplant
+    | Swap
+    | Duplicate
+    | SetBackground
+    | Remove
+    | Interpolate,
+    Field(discriminator="op"),
+]

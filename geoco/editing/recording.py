@@ -1,0 +1,202 @@
+"""Edit lists: what was done to a scene, as JSON that can be replayed and as Python to read.
+
+A list holds the frames themselves and those of every scene that was taken from, so that it can be
+replayed anywhere; the model is named, not held.
+"""
+
+import base64
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+from PIL import Image
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from geoco import media
+from geoco.editing.operations import Edit
+from geoco.errors import GeocoError
+
+FORMAT: Literal[1] = 1
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """What a replay needs of an editor: it makes scenes and films."""
+
+    name: str
+
+    def encode(self, picture: Any, seed: int) -> Any: ...
+
+    def encode_video(self, video: Any, seed: int, frames_per_second: float) -> Any: ...
+
+
+@runtime_checkable
+class Recorded(Protocol):
+    """What is recorded of a scene or a film."""
+
+    @property
+    def editor(self) -> Any: ...
+    @property
+    def frames(self) -> np.ndarray: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def history(self) -> tuple[Edit, ...]: ...
+    @property
+    def donors(self) -> Mapping[str, Any]: ...
+    @property
+    def frames_per_second(self) -> float: ...
+    @property
+    def film(self) -> tuple[Any, int] | None: ...
+
+
+class EditList(BaseModel):
+    """All that a replay needs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal[1] = FORMAT
+    model: str
+    kind: Literal["Scene", "Film"]
+    seed: int = Field(ge=0, lt=2**63)
+    frames_per_second: float = Field(gt=0, le=1000, allow_inf_nan=False)
+    frames: tuple[str, ...]  # PNG in base 64, at the model's size
+    film: "EditList | None" = None  # of which a scene is the frame with this number
+    number: int = 0
+    edits: tuple[Edit, ...]
+    donors: dict[str, "EditList"]
+
+
+def to_json(edited: Recorded) -> str:
+    return _list(edited).model_dump_json(indent=1, exclude_defaults=False)
+
+
+def key_of(edited: Recorded) -> str:
+    """Twelve digits of a checksum over frames, seed and edits."""
+    digest = hashlib.sha256(edited.frames.tobytes())
+    digest.update(str(edited.frames.shape).encode())
+    digest.update(json.dumps([edited.seed, *_plain(edited)]).encode())
+    if edited.film is not None:
+        digest.update(f"{edited.film[0].key} {edited.film[1]}".encode())
+    return digest.hexdigest()[:12]
+
+
+def model_of(text: str) -> str:
+    """The name of the model that an edit list was made with."""
+    return _parsed(text).model
+
+
+def replay(kind: str | None, text: str, editor: Encoder) -> Any:
+    """The scene or film that an edit list describes; `kind` says which it must be, if any."""
+    found = _parsed(text)
+    if kind is not None and found.kind != kind:
+        raise GeocoError(
+            f"this is the edit list of a {found.kind.lower()}: replay it with {found.kind}.replay"
+        )
+    return _made(found, editor)
+
+
+def to_python(edited: Recorded, picture: str) -> str:
+    """The edits as a script; scenes that were taken from are files to be named."""
+    film = type(edited).__name__ == "Film"
+    encode = "encode_video" if film else "encode"
+    lines = [
+        "from geoco import Editor",
+        "",
+        f"editor = Editor.load({edited.editor.name!r})",
+        f"scene = editor.{encode}({picture!r}, seed={edited.seed})",
+    ]
+    names = {key: f"donor{number}" for number, key in enumerate(edited.donors)}
+    for key, name in names.items():
+        donor = edited.donors[key]
+        moving = type(donor).__name__ == "Film"
+        taken = f"encode_video('{name}.mp4'" if moving else f"encode('{name}.png'"
+        lines.append(f"{name} = editor.{taken}, seed={donor.seed})")
+        lines += [_line(name, edit, {}) for edit in donor.history]
+    lines += [_line("scene", edit, names) for edit in edited.history]
+    lines.append(f"scene.save({'edited.mp4' if film else 'edited.png'!r})")
+    return "\n".join(lines) + "\n"
+
+
+def sentence(error: ValidationError, what: str) -> str:
+    """The first problem of a record, as one sentence."""
+    problem = error.errors()[0]
+    place = ".".join(str(part) for part in problem["loc"])
+    given = problem.get("input")
+    return f"{what} {place}: {problem['msg']}, got {given!r:.60}".replace("  ", " ")
+
+
+def _line(name: str, edit: Edit, donors: dict[str, str]) -> str:
+    values = edit.model_dump(exclude_defaults=True, exclude={"op"})
+    keys = values.pop("keys", None)
+    if keys:
+        values["keys"] = {key[0]: key[1] if len(key) == 2 else key[1:] for key in keys}
+    first = values.pop("slot", None)
+    arguments = [] if first is None else [str(first)]
+    if "donor" in values:
+        donor = values.pop("donor")
+        arguments.append(donors.get(donor, repr(donor)))
+        if "donor_slot" in values:
+            arguments.append(f"slot={values.pop('donor_slot')}")
+    arguments += [f"{key}={value!r}" for key, value in values.items()]
+    return f"{name} = {name}.{edit.op}({', '.join(arguments)})"
+
+
+def _list(edited: Recorded) -> EditList:
+    return EditList(
+        model=edited.editor.name,
+        kind="Film" if type(edited).__name__ == "Film" else "Scene",
+        seed=edited.seed,
+        frames_per_second=edited.frames_per_second,
+        frames=()
+        if edited.film
+        else tuple(base64.b64encode(media.png(frame)).decode() for frame in edited.frames),
+        film=_list(edited.film[0]) if edited.film else None,
+        number=edited.film[1] if edited.film else 0,
+        edits=edited.history,
+        donors={key: _list(donor) for key, donor in edited.donors.items()},
+    )
+
+
+def _plain(edited: Recorded) -> list[Any]:
+    return [edit.model_dump(mode="json") for edit in edited.history]
+
+
+def _parsed(text: str) -> EditList:
+    try:
+        return EditList.model_validate_json(text)
+    except ValidationError as error:
+        raise GeocoError(sentence(error, "the edit list is not right:")) from None
+
+
+def _made(found: EditList, editor: Encoder) -> Any:
+    made = _start(found, editor)
+    donors = {key: _made(donor, editor) for key, donor in found.donors.items()}
+    for edit in found.edits:
+        made = made.apply(edit, donors)
+    return made
+
+
+def _start(found: EditList, editor: Encoder) -> Any:
+    """The frames of a list as they were encoded."""
+    if found.film is not None:
+        film = _made(found.film, editor)
+        if found.film.kind == "Film" and found.number < len(film.frames):
+            return film.frame(found.number)
+    frames = [_frame(text) for text in found.frames]
+    if found.kind == "Film" and frames:
+        return editor.encode_video(frames, found.seed, found.frames_per_second)
+    if len(frames) != 1:
+        raise GeocoError("the edit list is not right: a scene has one frame, a film at least one")
+    return editor.encode(frames[0], found.seed)
+
+
+def _frame(text: str) -> np.ndarray:
+    try:
+        with Image.open(io.BytesIO(base64.b64decode(text, validate=True))) as image:
+            return np.asarray(image.convert("RGB"))
+    except (ValueError, OSError):
+        raise GeocoError("the edit list is not right: a frame is not a PNG in base 64") from None

@@ -1,0 +1,67 @@
+"""Edited scenes, decoded a few at a time: what every editing table looks at.
+
+Edits are decoded by windows and slots: the rest of a window is then drawn once for all.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+from geoco.errors import GeocoError
+from geoco.evaluation.commands import CommandKind, Commands
+from geoco.evaluation.interfaces import CommandModel, Drawn, Encoded, OneSlotModel, SlotModel
+from geoco.evaluation.windows import Factual
+from geoco.models.decoders import Fields
+
+
+def obeys(model: SlotModel, factual: Factual, kind: CommandKind) -> bool:
+    """Whether commands of this kind can be put to a model at all."""
+    return kind == "transplant" or factual.explicit or isinstance(model, CommandModel)
+
+
+@torch.no_grad()
+def edited_scenes(
+    model: SlotModel, factual: Factual, commands: Commands, batch: int
+) -> Iterator[tuple[Int64[Tensor, " edit"], int, Drawn]]:
+    """Every edit once, at most `batch` at a time: which ones, of which slot, what was drawn."""
+    if len(commands) and not obeys(model, factual, commands.kind):
+        raise GeocoError(
+            f"{commands.kind} edits need slots with a position and a scale, or a model with a "
+            "`command` method; this one has neither"
+        )
+    for rows in torch.arange(len(factual)).split(batch):
+        first = int(rows[0])
+        mine = (commands.window >= first) & (commands.window <= int(rows[-1]))
+        if not mine.any():
+            continue
+        encoded = factual.encoded(rows)
+        told = isinstance(model, CommandModel) and commands.kind != "transplant"
+        fields = (
+            model.fields(encoded.slots) if isinstance(model, OneSlotModel) and not told else None
+        )
+        for slot in range(model.slots):
+            edits = (mine & (commands.slot == slot)).nonzero()[:, 0]
+            for chunk in edits.split(batch) if len(edits) else ():
+                some = commands.rows(chunk)
+                yield chunk, slot, _drawn(model, encoded, fields, some, slot, first)
+
+
+def _drawn(
+    model: SlotModel,
+    encoded: Encoded,
+    fields: Fields | None,
+    edits: Commands,
+    slot: int,
+    first: int,
+) -> Drawn:
+    """Scenes in which one slot is edited, in the way in which the model takes commands."""
+    rows = edits.window - first
+    scenes = encoded.rows(rows)
+    if isinstance(model, CommandModel) and edits.kind != "transplant":
+        return model.command(scenes, slot, edits.move.float(), edits.factor.float())
+    one = edits.edited[:, None]
+    if isinstance(model, OneSlotModel) and fields is not None:
+        return model.compose(scenes, fields[rows].with_slot(slot, model.fields(one)))
+    return model.decode(scenes, scenes.slots.with_slot(slot, one))

@@ -1,0 +1,68 @@
+"""The truth about an edit, where a generator knows it: exact counterfactual pictures.
+
+The visible-layer oracle guesses what an object hid and leaves its shadow behind. `solids` draws the
+edited scene anew, shadows, hidden parts and depth order included.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float64
+from torch import Tensor
+
+from geoco.evaluation.commands import FACTORS, MOVES
+from geoco.evaluation.reference_objects import Asked, References
+from geoco.evaluation.windows import Factual
+from geoco.solids import Edit, Move, Pictures, Replace, Scale
+
+
+@runtime_checkable
+class Generator(Protocol):
+    """A dataset that can draw what a window's first frame would be after an edit."""
+
+    def counterfactual(
+        self,
+        indices: Sequence[int],
+        edits: Sequence[tuple[int, Edit]],
+        device: torch.device | str = "cpu",
+    ) -> Pictures:
+        """One picture per edit; its scenes are places in `indices`, its objects labels less one."""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The edited picture, and what is visible of the edited object in it."""
+
+    image: Float64[Tensor, "edit 3 height width"]
+    mask: Bool[Tensor, "edit height width"]
+
+
+def truths(
+    generator: Generator,
+    factual: Factual,
+    objects: References,
+    edits: Asked,
+    device: torch.device,
+) -> Truth:
+    """Exact pictures of some edits."""
+    rows = objects.window[torch.cat((edits.object, edits.donor))]
+    windows, place = rows.unique(return_inverse=True)
+    scene, donor_scene = place.view(2, -1).tolist()
+    item, donor_item = ((objects.label[part] - 1).tolist() for part in (edits.object, edits.donor))
+    wanted = [
+        (scene[k], _edit(edits.kind, int(edits.command[k]), item[k], donor_scene[k], donor_item[k]))
+        for k in range(len(edits))
+    ]
+    drawn = generator.counterfactual(factual.window[windows.numpy()].tolist(), wanted, device)
+    labels = torch.tensor(item, device=device) + 1
+    return Truth(drawn.frames.double() / 255, drawn.masks == labels[:, None, None])
+
+
+def _edit(kind: str, command: int, item: int, donor_scene: int, donor_item: int) -> Edit:
+    if kind == "position":
+        return Move(item, *MOVES[command])
+    if kind == "scale":
+        return Scale(item, FACTORS[command])
+    return Replace(item, donor_scene, donor_item)

@@ -1,0 +1,204 @@
+"""Who is followed through a video: one reference object, and the slot that it is anchored to.
+
+A video is its first window. The paper leaves open which object is followed: here the one with the
+largest visible area over the window, the lowest number among equals, whatever the model. It is
+edited only if both its reference mask and its slot's support are large enough in the anchoring
+frame, and its slot is not that frame's background. All of it is fixed before any edit.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from geoco import edit_maps, metrics
+from geoco.data import Clip, ClipBatch
+from geoco.errors import GeocoError
+from geoco.evaluation.interfaces import Encoded, GeoCoModel, SlotModel
+from geoco.evaluation.reference_objects import reference_masks
+from geoco.evaluation.windows import Factual, Windows, chosen_windows, starting_positions
+from geoco.metrics import rgb as metrics_rgb
+from geoco.models import compositing
+from geoco.models.slots import Slots
+
+NATIVE = 64 * 64  # pixels of the canvas on which a valid object has ten
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """Slots of videos, frame by frame, and where they attend, if the model has an attention."""
+
+    slots: Slots  # [batch time slot ...]
+    attention: Float[Tensor, "batch time slot token"] | None
+
+    def frames(self, video: int) -> Encoded:
+        """The frames of one video as single ones, on the CPU."""
+        slots = self.slots
+        return Encoded(
+            Slots(
+                slots.appearance[video].cpu(), slots.position[video].cpu(), slots.scale[video].cpu()
+            ),
+            None if self.attention is None else self.attention[video].cpu(),
+        )
+
+
+@runtime_checkable
+class VideoModel(SlotModel, Protocol):
+    """A model whose slots keep their places through a video."""
+
+    def track(
+        self,
+        video: Float[Tensor, "batch time 3 height width"],
+        starts: Float[Tensor, "batch slot 2"],
+    ) -> Tracked:
+        """Slots of every frame of videos in [0, 1]; `starts` is where those of the first start."""
+
+
+class GeoCoVideoModel(GeoCoModel):
+    """Ours. Later frames start where its temporal initializer says, or where the last one ended."""
+
+    @torch.no_grad()
+    def track(
+        self,
+        video: Float[Tensor, "batch time 3 height width"],
+        starts: Float[Tensor, "batch slot 2"],
+    ) -> Tracked:
+        weight = next(self.model.parameters())
+        bound = self.model.bind(video.to(weight), starts.to(weight))
+        return Tracked(bound.slots, bound.attention)
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """Which reference object is followed, in which frame its slot was found, and which it is."""
+
+    label: int
+    frame: int
+    slot: int
+
+
+@dataclass(frozen=True)
+class Track:
+    """An object that can be edited throughout its video; the rows of `factual` are frames."""
+
+    video: int  # among the videos that are looked at
+    anchor: Anchor
+    factual: Factual
+
+
+def first_windows(dataset: Windows, limit: int | None = None) -> Int64[np.ndarray, " video"]:
+    """The first window of every video, or of the first `limit` videos."""
+    sources, first = dataset.sources, dict[str, int]()
+    for window in chosen_windows(dataset, limit):
+        first.setdefault(sources[window], int(window))
+    return np.array(list(first.values()), dtype=np.int64)
+
+
+def window_length(dataset: Windows, window: int) -> int:
+    """Frames of a window, which all windows of a dataset share."""
+    length = dataset.batch([window]).video.shape[1]
+    if length < 2:
+        raise GeocoError(
+            "whole-video editing needs windows of several frames, but those of the dataset have "
+            "one: set the length of its window"
+        )
+    return length
+
+
+@torch.no_grad()
+def follow(
+    model: SlotModel, dataset: Windows, windows: Int64[np.ndarray, " video"], batch: int
+) -> Iterator[Track | None]:
+    """Video by video its track, None where nothing can be edited; `batch` frames at a time."""
+    if not isinstance(model, VideoModel):
+        raise GeocoError(
+            f"{type(model).__name__} cannot follow slots through a video: whole-video editing "
+            "needs a model with a `track` method"
+        )
+    together = max(1, batch // window_length(dataset, int(windows[0])))
+    for first in range(0, len(windows), together):
+        some = windows[first : first + together]
+        clips = dataset.batch(some.tolist())
+        _check(model, clips)
+        starts = [starting_positions(int(window), model.slots) for window in some]
+        tracked = model.track(clips.images(), torch.stack(starts))
+        for row, window in enumerate(some):
+            factual = _factual(model, tracked.frames(row), _clip(clips, row), int(window), batch)
+            place = anchor(factual)
+            yield None if place is None else Track(first + row, place, factual)
+
+
+def anchor(factual: Factual) -> Anchor | None:
+    """The object with the most visible pixels over time, and its slot where it shows the most.
+
+    Hungarian association with all objects of that frame, the earliest of equal frames. None if the
+    object is too small there, or its slot is no valid object of the model.
+    """
+    assert factual.reference is not None
+    objects = reference_masks(factual.reference)
+    area = objects.sum((-2, -1))
+    if not area.any():
+        return None
+    number = int(area.sum(0).argmax())
+    frame = int(area[:, number].argmax())
+    slot = int(metrics.associate(objects[frame], factual.masks[frame])[number])
+    large = area[frame, number] >= fewest_pixels(*factual.masks.shape[-2:])
+    if slot == metrics.UNASSOCIATED or not large or not factual.valid[frame, slot]:
+        return None
+    return Anchor(number + 1, frame, slot)
+
+
+def fewest_pixels(height: int, width: int) -> int:
+    """Of a valid object, and of a valid target over all frames: ten on 64 x 64, 40 on 128 x 128."""
+    return -(-edit_maps.FEWEST_PIXELS * height * width // NATIVE)
+
+
+def _check(model: SlotModel, clips: ClipBatch) -> None:
+    height, width = clips.video.shape[-2:]
+    if (height, width) != (model.size, model.size):
+        raise GeocoError(
+            f"the model works on {model.size} x {model.size} pixels, but the dataset has "
+            f"{height} x {width}"
+        )
+    if clips.masks is None:
+        raise GeocoError(
+            "whole-video editing follows an object of the reference masks, but the dataset has "
+            "none: use one with masks"
+        )
+
+
+def _clip(clips: ClipBatch, row: int) -> Clip:
+    assert clips.masks is not None
+    return Clip(clips.video[row], clips.sources[row], clips.frames[row], clips.masks[row])
+
+
+def _factual(model: SlotModel, encoded: Encoded, clip: Clip, window: int, batch: int) -> Factual:
+    """The frames of a video as evaluation has single ones; validity is scaled to the canvas."""
+    parts = []
+    for rows in torch.arange(len(clip.video)).split(batch):
+        some = encoded.rows(rows)
+        rgb, logits = model.decode(some, some.slots)
+        alpha = compositing.ownership(logits)
+        found = compositing.hard_ownership(logits), compositing.measurement_background(alpha)
+        parts.append([part.cpu() for part in (*found, compositing.composite(rgb, alpha).float())])
+    masks, background, image = (torch.cat(list(column)) for column in zip(*parts, strict=True))
+    large = edit_maps.valid(masks, fewest_pixels(*masks.shape[-2:]))
+    return Factual(
+        window=np.full(len(masks), window, dtype=np.int64),
+        source=(clip.source,) * len(masks),
+        appearance=encoded.slots.appearance,
+        position=encoded.slots.position,
+        scale=encoded.slots.scale,
+        attention=encoded.attention,
+        masks=masks,
+        background=background,
+        valid=large & (torch.arange(masks.shape[1]) != background[:, None]),
+        frame=clip.video,
+        image=image,
+        psnr=metrics_rgb.psnr(image, clip.video.float() / 255),
+        reference=clip.masks,
+    )

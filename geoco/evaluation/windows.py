@@ -1,0 +1,257 @@
+"""Who is evaluated: windows, starting positions, factual slots and supports, valid objects.
+
+The geometry experiments use the first frame of every window. All that decides who takes part
+(background, validity, donors) is fixed here from factual outputs, before any intervention. The
+starting positions belong to a window, not to a batch, so that results do not depend on how many
+windows are computed at once.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Float64, Int64, UInt8
+from torch import Tensor
+
+from geoco import edit_maps, metrics
+from geoco.data import ClipBatch
+from geoco.errors import GeocoError
+from geoco.evaluation.interfaces import Encoded, SlotModel
+from geoco.metrics import rgb as metrics_rgb
+from geoco.models import compositing
+from geoco.models.slots import Slots
+
+SEED = 42
+GROUP = 4  # windows that share a generator: the paper's batch
+INITIALIZATIONS = 4  # of the reconstruction
+_APART = 1_000_000  # seeds between two initialisations of a window
+
+Progress = Callable[[int, int], None]
+
+
+@runtime_checkable
+class Windows(Protocol):
+    """What is evaluated on: the datasets of `geoco.data`, or anything like them.
+
+    A `description`, a line of text, goes into the results if there is one.
+    """
+
+    @property
+    def sources(self) -> Sequence[str]:
+        """The video that each window is cut from; windows of a video in their order."""
+
+    def __len__(self) -> int: ...
+
+    def batch(self, indices: Sequence[int]) -> ClipBatch: ...
+
+
+@dataclass(frozen=True)
+class Factual:
+    """Factual slots and supports of every window, on the CPU: what all edits start from."""
+
+    window: Int64[np.ndarray, " window"]  # index in the dataset
+    source: tuple[str, ...]
+    appearance: Float[Tensor, "window slot dim"]
+    position: Float[Tensor, "window slot 2"]
+    scale: Float[Tensor, "window slot"]
+    attention: Float[Tensor, "window slot token"] | None
+    masks: Bool[Tensor, "window slot height width"]  # measurement supports
+    background: Int64[Tensor, " window"]
+    valid: Bool[Tensor, "window slot"]  # objects: not background, at least ten pixels
+    frame: UInt8[Tensor, "window 3 height width"]
+    image: Float[Tensor, "window 3 height width"]  # its reconstruction
+    psnr: Float64[Tensor, " window"]
+    reference: UInt8[Tensor, "window height width"] | None  # labels from outside, 0 is background
+    device: torch.device | str = "cpu"  # of the model: where masks are quickly warped
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @property
+    def video(self) -> Int64[np.ndarray, " window"]:
+        """The number of each window's video, in the order in which videos first appear."""
+        names = {name: number for number, name in enumerate(dict.fromkeys(self.source))}
+        return np.array([names[name] for name in self.source], dtype=np.int64)
+
+    @property
+    def objects(self) -> tuple[Int64[Tensor, " object"], Int64[Tensor, " object"]]:
+        """Window (a row of this record) and slot of every valid object."""
+        window, slot = self.valid.nonzero(as_tuple=True)
+        return window, slot
+
+    @property
+    def rank(self) -> Int64[Tensor, " object"]:
+        """The index of every object among the valid foreground slots of its window."""
+        return (self.valid.long().cumsum(1) - 1)[self.valid]
+
+    @property
+    def slots(self) -> Slots:
+        return Slots(self.appearance, self.position, self.scale)
+
+    @property
+    def explicit(self) -> bool:
+        """Whether slots have a position and a scale of their own."""
+        return bool(self.position.isfinite().all() and self.scale.isfinite().all())
+
+    @cached_property
+    def moments(self) -> metrics.SupportMoments:
+        """Of the measurement supports."""
+        return metrics.support_moments(self.masks)
+
+    @property
+    def anchor(self) -> Float[Tensor, "window slot 2"]:
+        """About what a slot is resized: its position, or the decoded centroid if it has none."""
+        return self.position if self.explicit else self.moments.center
+
+    @property
+    def extent(self) -> Float[Tensor, "window slot"]:
+        """What a slot's size is told by: its scale, or the decoded radius if it has none."""
+        return self.scale if self.explicit else self.moments.radius
+
+    def encoded(self, rows: Int64[Tensor, " row"]) -> Encoded:
+        """The factual encodings of some windows."""
+        return Encoded(self.slots, self.attention).rows(rows)
+
+
+def window_major(sources: Sequence[str]) -> Int64[np.ndarray, " window"]:
+    """Window w of every video, then w + 1 of every video: the order in which donors are sought."""
+    seen: dict[str, int] = {}
+    turn = np.empty(len(sources), dtype=np.int64)
+    for place, source in enumerate(sources):
+        turn[place] = seen[source] = seen.get(source, -1) + 1
+    return np.argsort(turn, kind="stable")
+
+
+def chosen_windows(dataset: Windows, limit: int | None) -> Int64[np.ndarray, " window"]:
+    """All windows, or some: those that come first in window-major order, to keep videos many."""
+    if len(dataset) == 0 or (limit is not None and limit < 1):
+        raise GeocoError("an evaluation needs at least one window, got none")
+    return np.sort(window_major(dataset.sources)[:limit])
+
+
+def starting_positions(
+    window: int, slots: int, initialization: int = 0
+) -> Float[Tensor, "{slots} 2"]:
+    """Where the slots of a window start: uniform in [-1, 1], from its group's own generator."""
+    seed = SEED + window // GROUP + initialization * _APART
+    drawn = torch.rand((GROUP, slots, 2), generator=torch.Generator().manual_seed(seed))
+    return 2 * drawn[window % GROUP] - 1
+
+
+def factual(
+    model: SlotModel,
+    dataset: Windows,
+    batch: int,
+    limit: int | None = None,
+    progress: Progress = lambda done, total: None,
+) -> Factual:
+    """Encode and decode the first frame of every window, `batch` of them at a time."""
+    return factual_of(model, dataset, chosen_windows(dataset, limit), batch, progress)
+
+
+@torch.no_grad()
+def factual_of(
+    model: SlotModel,
+    dataset: Windows,
+    windows: Int64[np.ndarray, " window"],
+    batch: int,
+    progress: Progress = lambda done, total: None,
+) -> Factual:
+    """The same of some windows."""
+    pieces = []
+    for first in range(0, len(windows), batch):
+        some = windows[first : first + batch]
+        pieces.append(_piece(model, dataset, some))
+        progress(first + len(some), len(windows))
+    return joined(pieces)
+
+
+@torch.no_grad()
+def reconstruction(
+    model: SlotModel, factual: Factual, initialization: int, batch: int
+) -> Float64[Tensor, " window"]:
+    """PSNR of every window's first frame from another start."""
+    found = []
+    for first in range(0, len(factual), batch):
+        some = slice(first, first + batch)
+        frames = factual.frame[some].float() / 255
+        _, _, image = _scene(model, frames, factual.window[some], initialization)
+        found.append(metrics_rgb.psnr(image, frames.to(image.device)).cpu())
+    return torch.cat(found)
+
+
+def _piece(model: SlotModel, dataset: Windows, windows: np.ndarray) -> Factual:
+    clips = dataset.batch(windows.tolist())
+    frames = _first_frames(model, clips)
+    encoded, logits, image = _scene(model, frames, windows, 0)
+    masks = compositing.hard_ownership(logits)
+    background = compositing.measurement_background(compositing.ownership(logits))
+    slots = torch.arange(masks.shape[1], device=masks.device)
+    objects = edit_maps.valid(masks) & (slots != background[:, None])
+    attention = encoded.attention
+    return Factual(
+        window=windows,
+        source=clips.sources,
+        appearance=encoded.slots.appearance.cpu(),
+        position=encoded.slots.position.cpu(),
+        scale=encoded.slots.scale.cpu(),
+        attention=None if attention is None else attention.cpu(),
+        masks=masks.cpu(),
+        background=background.cpu(),
+        valid=objects.cpu(),
+        frame=clips.video[:, 0].cpu(),
+        image=image.float().cpu(),
+        psnr=metrics_rgb.psnr(image, frames.to(image.device)).cpu(),
+        reference=None if clips.masks is None else clips.masks[:, 0].cpu(),
+        device=masks.device,
+    )
+
+
+def _scene(
+    model: SlotModel, frames: Tensor, windows: np.ndarray, initialization: int
+) -> tuple[Encoded, Tensor, Tensor]:
+    """Encodings, alpha logits and pictures of frames."""
+    starts = [starting_positions(int(w), model.slots, initialization) for w in windows]
+    encoded = model.encode(frames, torch.stack(starts))
+    rgb, logits = model.decode(encoded, encoded.slots)
+    return encoded, logits, compositing.composite(rgb, compositing.ownership(logits))
+
+
+def _first_frames(model: SlotModel, clips: ClipBatch) -> Float[Tensor, "batch 3 height width"]:
+    height, width = clips.video.shape[-2:]
+    if (height, width) != (model.size, model.size):
+        raise GeocoError(
+            f"the model works on {model.size} x {model.size} pixels, but the dataset has "
+            f"{height} x {width}"
+        )
+    return clips.video[:, 0].float() / 255
+
+
+def joined(pieces: Sequence[Factual]) -> Factual:
+    """Several records as one."""
+
+    def cat(name: str) -> Tensor:
+        return torch.cat([getattr(piece, name) for piece in pieces])
+
+    def cat_if_all(name: str) -> Tensor | None:
+        return None if any(getattr(piece, name) is None for piece in pieces) else cat(name)
+
+    return Factual(
+        window=np.concatenate([piece.window for piece in pieces]),
+        source=tuple(name for piece in pieces for name in piece.source),
+        appearance=cat("appearance"),
+        position=cat("position"),
+        scale=cat("scale"),
+        attention=cat_if_all("attention"),
+        masks=cat("masks"),
+        background=cat("background"),
+        valid=cat("valid"),
+        frame=cat("frame"),
+        image=cat("image"),
+        psnr=cat("psnr"),
+        reference=cat_if_all("reference"),
+        device=pieces[0].device,
+    )

@@ -1,0 +1,179 @@
+"""Regions become objects: fragments joined, touching objects divided, frame by frame and over time.
+
+A frame that is divided tells its neighbours, in log-odds, which pixels it saw as one object and
+which as several. To have seen objects in different regions is strong evidence and fades slowly; to
+have seen one where there may be two is weak, since that is what two objects in line look like.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Float, Float32, Int
+
+from geoco.instances.cuts import Cuts, Points, Sizes, find_cuts, floor_in_hull, plainly_one
+from geoco.instances.regions import unit
+
+APART, WHOLE = 6.0, -2.5  # the most that a neighbouring frame says for two objects, and for one
+FADE = 0.97  # of the evidence for two, per frame
+OVERLAP = 0.5  # of an object's pixels that lie in a region a frame later if it is that object
+GAP_FLOOR = 0.02  # floor in the hull of two fragments, by their area
+FARTHEST = 3.0  # distance of fragments by the root of their area
+GAP_EXCESS = 0.35  # logarithm of how much larger than an object they may seem, hidden part included
+
+
+@dataclass(frozen=True)
+class Found:
+    """Pixels that are one object in a frame, and what they tell its neighbours."""
+
+    points: Points
+    hue: int
+    region: int
+    whole: float  # log-odds, negative: these pixels are one object
+    apart: float  # log-odds, positive: they are another object than the rest of their region
+
+
+@dataclass(frozen=True)
+class Divided:
+    """A frame's objects; `labels` counts them from 1."""
+
+    objects: tuple[Found, ...]
+    labels: Int[np.ndarray, "height width"]
+
+
+Seen = tuple[Found, Bool[np.ndarray, " point"]]  # an object, and which points of a region it holds
+
+
+class Scene:
+    """One frame's regions, and what its own pixels say about cuts through them."""
+
+    def __init__(
+        self,
+        frame: Float32[np.ndarray, "height width 3"],
+        labels: Int[np.ndarray, "height width"],
+        hues: Int[np.ndarray, " region"],
+        sizes: Sizes | None,
+    ) -> None:
+        self._frame, self._floor, self._sizes = frame, labels == 0, sizes
+        self._parts = _join_fragments(labels, hues, sizes)
+        self._cuts: dict[bytes, Cuts | None] = {}
+
+    def divide(self, neighbours: Sequence[Divided]) -> Divided:
+        """Divide all regions, given neighbouring frames that are divided already."""
+        objects: list[Found] = []
+        for region, (hue, points, fragments) in enumerate(self._parts):
+            part = Found(points, hue, region, WHOLE, APART)
+            # Nothing but a gap is between fragments, and a gap would always be cut.
+            objects += [part] if fragments > 1 else self._divide(part, neighbours)
+        labels = np.zeros(self._floor.shape, int)
+        for number, found in enumerate(objects, start=1):
+            labels[tuple(found.points.T)] = number
+        return Divided(tuple(objects), labels)
+
+    def _divide(self, part: Found, neighbours: Sequence[Divided]) -> list[Found]:
+        seen = [_overlapping(part, neighbour) for neighbour in neighbours]
+        if all(len(objects) < 2 for objects in seen) and plainly_one(
+            part.points, self._floor, self._sizes
+        ):
+            return [part]
+        cuts = self._cuts_of(part.points)
+        if cuts is None:
+            return [part]
+        told = sum((_told(cuts, objects) for objects in seen), np.zeros(len(cuts.odds)))
+        best = int((cuts.odds + told).argmax())
+        own, others = float(cuts.odds[best]), float(told[best])
+        if own + others <= 0:
+            whole = np.clip(0.9 * others + 0.1 * own, WHOLE, 0)
+            return [replace(part, whole=float(whole))]
+        apart = min(max(FADE * others, own), part.apart)
+        low = cuts.low[best]
+        return [
+            piece
+            for points in (part.points[low], part.points[~low])
+            for piece in self._divide(replace(part, points=points, apart=apart), neighbours)
+        ]
+
+    def _cuts_of(self, points: Points) -> Cuts | None:
+        key = points.tobytes()
+        if key not in self._cuts:
+            self._cuts[key] = find_cuts(points, self._floor, self._frame, self._sizes)
+        return self._cuts[key]
+
+
+def sweep(scenes: Iterable[Scene]) -> list[Divided]:
+    """Divide frame after frame, each with what the one before it tells."""
+    divided: list[Divided] = []
+    for scene in scenes:
+        divided.append(scene.divide(divided[-1:]))
+    return divided
+
+
+def _overlapping(part: Found, neighbour: Divided) -> list[Seen]:
+    """The neighbouring frame's objects that lie in a part."""
+    under = neighbour.labels[tuple(part.points.T)]
+    counts = np.bincount(under, minlength=len(neighbour.objects) + 1)
+    return [
+        (found, under == number)
+        for number, found in enumerate(neighbour.objects, start=1)
+        if found.hue == part.hue and counts[number] >= OVERLAP * len(found.points)
+    ]
+
+
+def _told(cuts: Cuts, seen: list[Seen]) -> Float[np.ndarray, " cut"]:
+    """What a neighbouring frame adds to the log-odds of each cut."""
+    if not seen:
+        return np.zeros(len(cuts.odds))
+    held = np.stack([where for _, where in seen]).astype(np.float64)
+    if len(seen) == 1:
+        covers = held.mean() >= OVERLAP
+        return np.full(len(cuts.odds), seen[0][0].whole if covers else 0.0)
+    low, total = cuts.low @ held.T, held.sum(1)
+    torn = np.minimum(low, total - low).sum(1) / total.sum()
+    mostly_low = low > total / 2
+    between = mostly_low.any(1) & ~mostly_low.all(1)
+    regions = {found.region for found, _ in seen}
+    apart = APART if len(regions) > 1 else min(found.apart for found, _ in seen)
+    return np.where(between, apart * (1 - 4 * torn), 0.0)
+
+
+def _join_fragments(
+    labels: Int[np.ndarray, "height width"],
+    hues: Int[np.ndarray, " region"],
+    sizes: Sizes | None,
+) -> list[tuple[int, Points, int]]:
+    """Hue, points and number of fragments of each object or group of touching ones."""
+    points = {label: np.argwhere(labels == label) for label in range(1, len(hues))}
+    parts = []
+    while points:
+        one = min(points)
+        mine = points.pop(one)
+        fragments = 1
+        for other in list(points):
+            if hues[other] != hues[one] or _far(mine, points[other]):
+                continue
+            joined = np.concatenate([mine, points[other]])
+            if _one_object(joined, labels, sizes):
+                mine, fragments = joined, fragments + 1
+                del points[other]
+        parts.append((int(hues[one]), mine, fragments))
+    return parts
+
+
+def _far(one: Points, other: Points) -> bool:
+    """Whether fragments are too far apart to be worth a closer look."""
+    area = len(one) + len(other)
+    return bool(((one.mean(0) - other.mean(0)) ** 2).sum() > FARTHEST**2 * area)
+
+
+def _one_object(
+    fragments: Points, labels: Int[np.ndarray, "height width"], sizes: Sizes | None
+) -> bool:
+    """Whether only other objects lie between fragments, and with these they make one object."""
+    height, width = labels.shape
+    _, floor = floor_in_hull(fragments, labels == 0)
+    if floor.sum() > GAP_FLOOR * len(fragments) * unit(height, width):
+        return False
+    covered, _ = floor_in_hull(fragments, labels > 0)
+    if sizes is None:
+        return len(covered) < 2 * len(fragments)
+    return sizes.excess_of(len(covered), int(fragments[:, 0].max()), height) < GAP_EXCESS

@@ -1,0 +1,1 @@
+"""Slot models and their parts: encoders, slots, decoders, selector, temporal initializer."""

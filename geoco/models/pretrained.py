@@ -1,0 +1,99 @@
+"""Models by name: shipped weights, a run, a file of weights, or a repository of the Hub."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from geoco.config import Config
+from geoco.errors import GeocoError
+from geoco.files import PARTIAL, REPLACED
+from geoco.models import checkpoints
+from geoco.models.geoco import GeoCo
+
+# Beside the package in a checkout, inside it when installed from a wheel.
+_PACKAGE = Path(__file__).parents[1]
+_SHIPPED = (_PACKAGE.parent / "weights", _PACKAGE / "weights")
+TRAINED_SCALES = "trained scales"  # in the header of weights: "low high"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model that is ready to be used, and what is known of it."""
+
+    name: str
+    model: GeoCo
+    config: Config
+    step: int
+    trained_scales: tuple[float, float]  # that objects had in training
+
+
+def shipped() -> dict[str, Path]:
+    """The weights that come with the package, by name."""
+    return {
+        file.parent.name: file
+        for folder in _SHIPPED
+        for file in sorted(folder.glob(f"*/{checkpoints.WEIGHTS}"))
+        if file.parent.suffix not in (PARTIAL, REPLACED)
+    }
+
+
+def from_pretrained(name: str | Path, device: str = "cpu") -> GeoCo:
+    """The model alone, ready to be used: what `load` finds under this name."""
+    return load(name, device).model
+
+
+def load(name: str | Path, device: str = "cpu") -> Loaded:
+    """Build a model and give it its weights. Nothing is unpickled."""
+    if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
+        raise GeocoError(f"device '{device}': expected cpu, or cuda where PyTorch finds one")
+    weights = checkpoints.read_weights(find(name))
+    model = GeoCo(weights.config.model)
+    checkpoints.load_into(model, weights.tensors, str(name))
+    limits = weights.extra.get(TRAINED_SCALES)
+    low, high = (
+        (float(part) for part in limits.split())
+        if limits
+        else (0.0, weights.config.train.quality.largest_scale)
+    )
+    return Loaded(str(name), model.to(device).eval(), weights.config, weights.step, (low, high))
+
+
+def find(name: str | Path) -> Path:
+    """Where the weights of a name are; those of the Hub are fetched."""
+    known = shipped()
+    if str(name) in known:
+        return known[str(name)]
+    path = Path(name).expanduser()
+    if path.exists():
+        return path
+    if may_be_on_hub(name):
+        return from_hub(str(name))
+    raise GeocoError(
+        f"{name}: there is no such model: give a run, a file of weights"
+        + (f", or one of {', '.join(known)}" if known else "")
+    )
+
+
+def may_be_on_hub(name: str | Path) -> bool:
+    """Whether a name has the form of a repository's, user/name."""
+    return isinstance(name, str) and name.count("/") == 1 and not name.startswith((".", "/", "~"))
+
+
+def from_hub(name: str, file: str = checkpoints.WEIGHTS) -> Path:
+    """A file of a repository of the Hub, fetched if it is not here yet."""
+    try:
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+    except ModuleNotFoundError:
+        raise GeocoError(
+            f"{name}: there is no such file, and models of the Hub need huggingface_hub: "
+            "pip install 'geoco-savi[hub]'"
+        ) from None
+    try:
+        return Path(hf_hub_download(name, file))
+    except (HfHubHTTPError, HFValidationError, OSError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else "no connection"
+        raise GeocoError(
+            f"{name}: neither a file nor a model of the Hub that can be reached: {reason}"
+        ) from None

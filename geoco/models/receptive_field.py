@@ -1,0 +1,72 @@
+"""Where a decoder's alpha logits owe nothing to the edge of its canvas.
+
+This is the receptive-field-valid domain of the paper's "Finite-Grid Covariance Diagnostics".
+Convolutions read zeros beyond the canvas, so a field near its edge is not what the same decoder
+draws on a larger canvas. Validity is one where all that a value was computed from lay within, and
+less as far as something did not. The canvas is square and every operator treats both axes alike,
+so validity is followed along one axis and the plane is a product. It depends on the decoder and on
+a slot's scale, never on what is drawn or where.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Float64
+from torch import Tensor, nn
+
+from geoco.models.decoders import Decoder
+from geoco.ops import ScaleSteeredConv2d
+
+TOLERANCE = 1e-6
+
+
+def complete(validity: Float64[Tensor, "*any"]) -> Bool[Tensor, "*any"]:
+    """Whether computational support is in the canvas but for rounding."""
+    return validity >= 1 - TOLERANCE
+
+
+def plane(line: Float64[Tensor, "*slots size"]) -> Float64[Tensor, "*slots size size"]:
+    """Validity of pixels from that along either axis."""
+    return line[..., :, None] * line[..., None, :]
+
+
+def alpha_line(
+    decoder: Decoder, scale: Float[Tensor, " slot"]
+) -> Float64[Tensor, "slot {decoder.sizes[-1]}"]:
+    """Validity of slots' alpha logits along an axis of the usual canvas.
+
+    The broadcast field is known everywhere; each layer enlarges and then convolves. The alpha head
+    is pointwise, and leaves validity as it is. The canonical canvas is warped into place and has no
+    support on the image plane that could be followed: nothing of it is valid.
+    """
+    shape = (len(scale), decoder.broadcast)
+    line = torch.ones(shape, dtype=torch.float64, device=scale.device)
+    for size, layer in zip(decoder.sizes, decoder.refine, strict=True):
+        line = convolved(enlarged(line, size), *_taps(layer, scale))
+    assert decoder.alpha.kernel_size == (1, 1)
+    return torch.zeros_like(line) if decoder.kind == "canonical" else line
+
+
+def enlarged(line: Float64[Tensor, "slot size"], size: int) -> Float64[Tensor, "slot {size}"]:
+    """After bilinear enlargement, endpoint to endpoint."""
+    return F.interpolate(line[:, None], size, mode="linear", align_corners=True)[:, 0]
+
+
+def convolved(
+    line: Float64[Tensor, "slot size"], dilation: Float[Tensor, " slot"], kernel: int
+) -> Float64[Tensor, "slot size"]:
+    """After a convolution whose taps lie `dilation` pixels apart: that of the worst tap."""
+    size, reach = line.shape[-1], kernel // 2
+    pixels = torch.arange(size, dtype=torch.float64, device=line.device)
+    taps = torch.arange(-reach, reach + 1, dtype=torch.float64, device=line.device)
+    places = pixels + (dilation.double()[:, None] * taps)[..., None]
+    # Linear interpolation with zeros outside: row by row, how much of each pixel a tap takes.
+    weights = (1 - (places[..., None] - pixels).abs()).clamp_min(0)
+    return torch.einsum("stpq,sq->stp", weights, line).amin(1)
+
+
+def _taps(layer: nn.Module, scale: Tensor) -> tuple[Tensor, int]:
+    """How far apart a layer's taps are for each slot, and how many there are."""
+    if isinstance(layer, ScaleSteeredConv2d):
+        return layer.dilation(scale), layer.weight.shape[-1]
+    assert isinstance(layer, nn.Conv2d)
+    return torch.ones_like(scale), layer.kernel_size[0]

@@ -1,0 +1,71 @@
+"""The temporal initializer: where slots start on the next frame (paper, supplement).
+
+One layer of a time-slot transformer in the manner of STATM. It predicts a correction to plain
+carry-forward, at first of no size; slot attention then refines the start on the frame itself.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from geoco.models.slots import LARGEST_SCALE, SMALLEST_SCALE, Slots
+
+
+class TemporalInitializer(nn.Module):
+    """Each slot looks at the other slots now, and at its own states up to now.
+
+    Both looks are sets: nothing says which slot is which or how long ago a state was, so slots may
+    come in any order and a history may have any length.
+    """
+
+    def __init__(self, dim: int = 64, width: int = 128, heads: int = 4, hidden: int = 512) -> None:
+        super().__init__()
+        self.dim = dim
+        self.embed = nn.Linear(dim + 3, width)
+        self.across = nn.MultiheadAttention(width, heads, batch_first=True)  # the slots
+        self.across_norm = nn.LayerNorm(width)
+        self.along = nn.MultiheadAttention(width, heads, batch_first=True)  # time
+        self.along_norm = nn.LayerNorm(width)
+        self.mlp = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
+        self.norm = nn.LayerNorm(width)
+        self.residual = nn.Linear(width, dim + 3)
+        nn.init.zeros_(self.residual.weight)
+        nn.init.zeros_(self.residual.bias)
+
+    def forward(self, history: Sequence[Slots]) -> Slots:
+        """The next start by Eq. (temporal-initializer); the last of `history` is the latest state.
+
+        No gradient flows back in time, neither through what is looked at nor through what is added
+        to: the next frame's losses teach this module and what follows it.
+        """
+        states = [slots.detached() for slots in history]
+        last = states[-1]
+        # A few slots only, so that full precision costs nothing and coordinates are never rounded.
+        with torch.autocast(last.scale.device.type, enabled=False):
+            change = self.residual(self._seen(torch.stack([_raw(slots) for slots in states], 2)))
+            appearance, position, scale = change.split((self.dim, 2, 1), -1)
+            return Slots(
+                last.appearance + appearance,
+                (last.position + position).clamp(-1, 1),
+                (last.scale * scale[..., 0].exp()).clamp(SMALLEST_SCALE, LARGEST_SCALE),
+            )
+
+    def _seen(
+        self, states: Float[Tensor, "batch slot time state"]
+    ) -> Float[Tensor, "batch slot width"]:
+        """What each slot makes of the others and of its own past."""
+        tokens = self.embed(states.to(self.embed.weight.dtype))
+        now = tokens[:, :, -1]
+        others, _ = self.across(now, now, now, need_weights=False)
+        own = tokens.flatten(0, 1)
+        past, _ = self.along(own[:, -1:], own, own, need_weights=False)
+        seen = self.across_norm(now + others) + self.along_norm(now + past.view_as(now))
+        result: Tensor = self.norm(seen + self.mlp(seen))
+        return result
+
+
+def _raw(slots: Slots) -> Float[Tensor, "batch slot state"]:
+    """A slot's state as one vector, its scale as it is: only the update is in logarithms."""
+    return torch.cat((slots.appearance, slots.position, slots.scale[..., None]), -1)

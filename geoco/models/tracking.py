@@ -1,0 +1,61 @@
+"""Slots through a video by a model that was trained on single frames.
+
+Such a model has never started from slots that are bound already, and loses its objects if it must.
+So every frame is bound anew, from the learned appearances at the places where slots were in the
+frame before. Now and then two slots change places by that; each is then called what it was called
+before, by the assignment of slots that moves them least in place and in appearance.
+"""
+
+from typing import Protocol, runtime_checkable
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int64
+from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
+from torch import Tensor
+
+from geoco.models.slots import Binding, Slots
+
+_DISTANCE = 0.2  # on the grid, as different as two unlike appearances: an object's usual scale
+
+
+@runtime_checkable
+class Binds(Protocol):
+    """What following needs of a model."""
+
+    def bind(self, video: Tensor, positions: Tensor) -> Binding: ...
+
+
+@torch.no_grad()
+def follow(
+    model: Binds,
+    video: Float[Tensor, "time 3 height width"],
+    positions: Float[Tensor, "slot 2"],
+) -> Binding:
+    """Slots of every frame, those of the first from the given positions; time comes first."""
+    found: list[Binding] = []
+    for frame in video:
+        start = found[-1].slots.position[0] if found else positions
+        bound = model.bind(frame[None, None], start[None])
+        order = identities(found[-1].slots, bound.slots[:, 0]) if found else slice(None)
+        found.append(
+            Binding(
+                bound.slots[:, 0][:, order], bound.attention[:, 0, order], bound.gate[:, 0, order]
+            )
+        )
+    parts = [(b.slots.appearance, b.slots.position, b.slots.scale) for b in found]
+    appearance, position, scale = (torch.cat(part) for part in zip(*parts, strict=True))
+    return Binding(
+        Slots(appearance, position, scale),
+        torch.cat([bound.attention for bound in found]),
+        torch.cat([bound.gate for bound in found]),
+    )
+
+
+def identities(before: Slots, after: Slots) -> Int64[Tensor, " slot"]:
+    """Which slot of a frame continues each slot of the frame before."""
+    away = torch.cdist(before.position[0], after.position[0]) / _DISTANCE
+    old, new = (F.normalize(slots.appearance[0], dim=-1) for slots in (before, after))
+    unlike = torch.cdist(old, new)
+    _, order = linear_sum_assignment((away + unlike).double().cpu().numpy())
+    return torch.from_numpy(order).to(before.scale.device)

@@ -1,0 +1,338 @@
+"""Model cards: what a published model is, how it came about, what it can do and what it cannot.
+
+The front matter is what the Hub reads. Everything below it follows from the configuration, the
+run's own files and the results of `geoco eval`; only the note is anybody's own words.
+"""
+
+import itertools
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from geoco.config import Config, DinoEncoder, FolderSource, MoviSource, Obj3DSource, Solids, Split
+from geoco.errors import GeocoError
+from geoco.evaluation import markdown
+from geoco.models.geoco import GeoCo, parameter_table
+from geoco.reporting.tables import grids
+from geoco.training import run_folder
+from geoco.training.curriculum import Curriculum
+
+PICTURES = "pictures"  # the folder beside the card
+# Figures of an evaluation that a card shows, and what is said of them.
+SHOWN = {
+    "strips": "Objects under every command: frame, reconstruction, masks, moves, sizes, transplant",
+    "response": "Extent of objects against the commanded scale factor",
+    "failures": "The edits of lowest F1 of each kind: before, as asked, as done",
+}
+_PACE = "pace.csv"
+_DECODERS = {
+    "steered": "scale-steered convolutions",
+    "conventional": "ordinary convolutions",
+    "canonical": "a canonical canvas that is warped into place",
+}
+_SPLITS: dict[Split, str] = {"train": "training", "val": "validation", "test": "test"}
+
+
+@dataclass(frozen=True)
+class History:
+    """What a run's folder knows of how it went; None is what it does not know."""
+
+    hours: float | None = None
+    machine: str | None = None
+    software: str | None = None
+    began: str | None = None  # with what other runs' checkpoints, if they were set otherwise
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Results of `geoco eval`: of which split, of whom, its tables, and figures by name."""
+
+    split: Split
+    population: Mapping[str, Any]
+    tables: Mapping[str, Mapping[str, Any]]
+    figures: Mapping[str, Path]
+
+
+@dataclass(frozen=True)
+class Card:
+    """All that a card says."""
+
+    name: str
+    config: Config
+    model: GeoCo
+    step: int
+    scales: tuple[float, float]
+    psnr: tuple[float, int]  # the mean over how many first windows, in dB
+    history: History = field(default_factory=History)
+    results: Measured | None = None
+    note: str = ""
+    selector: str | None = None  # how it came about, if not with the rest
+
+    def text(self) -> str:
+        """The card as Markdown."""
+        parts = [
+            self._front(),
+            f"# {self.name}",
+            self._what(),
+            *([self.note.strip()] if self.note.strip() else []),
+            *self._picture("strips"),
+            self._use(),
+            self._training(),
+            *self._results(),
+            self._failures(),
+            *self._picture("failures"),
+            self._files(),
+        ]
+        return "\n\n".join(parts) + "\n"
+
+    @property
+    def trial(self) -> str | None:
+        """What to say of a training that was not the whole schedule; None of one that was."""
+        budget, last = self.config.train.budget, self._last()
+        if budget == 1 and self.step >= last:
+            return None
+        stopped = f", stopped at step {self.step:,} of {last:,}" if self.step < last else ""
+        return f"A shortened schedule, train.budget={budget:g}{stopped}: a trial."
+
+    def _front(self) -> str:
+        found = dataset_name(self.config)
+        front = {
+            "license": "mit",
+            "library_name": "geoco",
+            "tags": ["object-centric-learning", "slot-attention", "image-editing", "pytorch"],
+            **({} if found is None else {"datasets": [found]}),
+        }
+        return f"---\n{yaml.safe_dump(front, sort_keys=False)}---"
+
+    def _what(self) -> str:
+        model, size = self.config.model, self.model.size
+        encoder = "DINOv2 features" if isinstance(model.encoder, DinoEncoder) else "convolutions"
+        extras = [
+            *(["a selector that gives stray pixels back"] if model.selector.enabled else []),
+            *(["a temporal initializer"] if model.temporal.enabled else []),
+        ]
+        sentences = [
+            f"{self._kind()}: it takes a picture of {size} x "
+            f"{size} pixels apart into {model.slots.count} slots with an appearance, a position "
+            "and a scale each, and draws them again after any of these was changed.",
+            f"Read by {encoder}, drawn by {_DECODERS[model.decoder.design]} "
+            f"(`{model.decoder.design}`){''.join(f', with {extra}' for extra in extras)}.",
+            *([f"**{self.trial}**"] if self.trial else []),
+        ]
+        return " ".join(sentences)
+
+    def _kind(self) -> str:
+        train = self.config.train
+        if train.weights.geo and any("geo" in phase.terms for phase in train.phases):
+            return "GeoCo-SAVi, geometry-consistent slot attention"
+        return "Isotropic slot attention without geometry consistency"
+
+    def _use(self) -> str:
+        return f"""## Use
+
+```python
+from geoco import Editor
+
+scene = Editor.load("{self.name}").encode("frame.png")
+scene.move(1, dx=6, dy=0).save("out.png")
+```
+
+```sh
+geoco edit frame.png --move 1:6,0 -o out.png --model {self.name}
+geoco serve {self.name}
+```
+
+`geoco.from_pretrained("{self.name}")` gives the network alone. Where this model did not come with
+the package, its folder or its id on the Hub stands for the name."""
+
+    def _training(self) -> str:
+        train, history = self.config.train, self.history
+        schedule = f"{self.step:,} of the schedule's {self._last():,}"
+        if train.budget != 1:
+            schedule += f" (train.budget={train.budget:g} of {train.steps:,})"
+        time = None if history.hours is None else _duration(history.hours)
+        known = {
+            "data": describe_data(self.config),
+            "steps": schedule,
+            "batch": str(train.batch),
+            "seed": str(train.seed),
+            "precision": train.precision,
+            "began": history.began,
+            "time": time,
+            "selector": self.selector,
+            "started on": history.machine,
+            "software": history.software,
+        }
+        rows = [f"| {name} | {value} |" for name, value in known.items() if value is not None]
+        counts = [
+            f"| {name} | {trainable:,}{f' and {frozen:,} frozen' if frozen else ''} |"
+            for name, trainable, frozen in parameter_table(self.model)
+        ]
+        again = "does the same again"
+        if self.selector is not None:  # one of later did not act on the training
+            again = "trains a model like it, whose selector learns along"
+        elif history.began is not None:
+            again = "trains a model like it, by this configuration from the first step on"
+        return "\n".join(
+            (
+                "## Training\n",
+                "| | |",
+                "|---|---|",
+                *rows,
+                "\n| Part | Parameters |",
+                "|---|---:|",
+                *counts,
+                "\n[config.yaml](config.yaml) is the whole configuration: "
+                f"`geoco train config.yaml` {again}.",
+            )
+        )
+
+    def _results(self) -> list[str]:
+        mean, count = self.psnr
+        first = f"PSNR of the first {count} validation windows: {mean:.2f} dB on average"
+        found = self.results
+        if found is None:
+            return [f"## Results\n\n{first}. No tables: nobody gave results of `geoco eval`."]
+        tables = markdown("Results", found.population, grids(self.name, found.tables))
+        head, body = re.sub("^#", "##", tables, flags=re.MULTILINE).strip().split("\n\n", 1)
+        split = _SPLITS[found.split]
+        lead = f"{first}. The tables below are those of `geoco eval` on the {split} split."
+        return [head, lead, *self._picture("response"), body]
+
+    def _failures(self) -> str:
+        low, high = self.scales
+        kinds = dataset_name(self.config) or "the videos it was trained on"
+        lines = [
+            f"- It knows the kind of scenes it was trained on ({kinds}) and nothing else; pictures "
+            f"are cut to a square and fitted to {self.model.size} x {self.model.size} pixels.",
+            f"- Objects had scales from {low:.3f} to {high:.3f} in training (the middle 98% over "
+            "training windows); the editor warns where an edit leaves that range.",
+            *([f"- {self.trial} Expect less than the method can do."] if self.trial else []),
+        ]
+        editing = self.results.tables.get("editing") if self.results else None
+        for kind in ("position", "scale", "transplant") if editing else ():
+            found = editing["all"][kind] if editing else {}
+            f1 = found["f1"]["estimate"]
+            if f1 is None:
+                continue
+            worse = f1 <= found["noop"]
+            lines.append(
+                f"- {kind.capitalize()}: the object disappeared in {found['disappeared']:,} of "
+                f"{found['disappearable']:,} edits; F1 is {f1:.1f}%, where leaving the picture "
+                f"alone gives {found['noop']:.1f}%{', so edits do not help' if worse else ''}."
+            )
+        return "\n".join(("## Known failures\n", *lines))
+
+    def _files(self) -> str:
+        return f"""## Files
+
+- `weights.safetensors`: the model, with its configuration in the header; nothing is unpickled.
+- `first-windows.safetensors`: frames, masks and PSNR of the first validation windows;
+  `geoco verify {self.name}` computes masks and PSNR again and compares."""
+
+    def _picture(self, name: str) -> list[str]:
+        shown = self.results is not None and name in self.results.figures
+        return [f"![{SHOWN[name]}]({PICTURES}/{name}.png)"] if shown else []
+
+    def _last(self) -> int:
+        return Curriculum(self.config, self.model.cold_scale).steps
+
+
+def read_history(run: Path | None, step: int, every: int) -> History:
+    """What a run's folder says of its first `step` steps; a file that is damaged says nothing.
+
+    It logged its pace every so many steps: one that began with another run's checkpoint may not
+    know how long the steps before took.
+    """
+    if run is None:
+        return History()
+    machine: str | None
+    software: str | None
+    began: str | None
+    try:
+        known = json.loads((run / run_folder.ENVIRONMENT).read_text(encoding="utf-8"))
+        device = "CPU" if known["device"] == "cpu" else str(known["device"])
+        machine = f"{device}, {known['cpus']} cores"
+        # A package that was run without being installed has no version.
+        ours = f"geoco {known['geoco']}, " if known["geoco"] else ""
+        software = f"{ours}PyTorch {known['torch']}, Python {known['python']}"
+        began = _began(known.get("began", []))
+    except (OSError, ValueError, KeyError, TypeError):
+        machine = software = began = None
+    try:
+        pace = run_folder.read_metrics(run / _PACE)
+        steps, each = pace["step"], pace["milliseconds_per_step"]
+    except (GeocoError, KeyError):
+        return History(None, machine, software, began)
+    if steps and steps[0] > every:
+        return History(None, machine, software, began)
+    spent = sum(
+        (after - before) * milliseconds
+        for (before, after), milliseconds in zip(
+            itertools.pairwise([0.0, *steps]), each, strict=True
+        )
+        if after <= step
+    )
+    return History(spent / 3_600_000 if spent else None, machine, software, began)
+
+
+def _began(origins: Sequence[Mapping[str, Any]]) -> str | None:
+    said = [
+        f"at step {origin['step']:,} of a run with another "
+        + ", ".join(f"`{name}`" for name in origin["differs"])
+        for origin in origins
+        if origin["differs"]
+    ]
+    return "; ".join(said) or None
+
+
+def dataset_name(config: Config) -> str | None:
+    """What the Hub's front matter calls the data; None for somebody's own videos."""
+    data = config.data
+    if isinstance(data, Solids):
+        return "solids"
+    match data.source:
+        case Obj3DSource():
+            return "obj3d"
+        case MoviSource(name=name):
+            return name
+        case _:
+            return None
+
+
+def describe_data(config: Config) -> str:
+    """The training data in a line."""
+    also = [f"{part.path.name} ({part.times} times as often)" for part in config.train.also]
+    return "; and ".join((_describe_own(config), *also))
+
+
+def _describe_own(config: Config) -> str:
+    data = config.data
+    size = f"{data.height} x {data.width} pixels"
+    if isinstance(data, Solids):
+        kind = "textured `solids`" if data.textured else "`solids`"
+        return (
+            f"{kind}, the embedded generator: {data.episodes.train:,} videos of {data.frames} "
+            f"frames, {size}, seed {data.seed}; no download"
+        )
+    match data.source:
+        case Obj3DSource():
+            return f"Obj3D as published, {size}"
+        case MoviSource(name=name):
+            return f"{name.replace('_', '-').replace('movi', 'MOVi')}, {size}"
+        case FolderSource():
+            return f"a folder of videos, {size}"
+        case _:
+            return f"imported videos, {size}"
+
+
+def _duration(hours: float) -> str:
+    """Hours as people say them."""
+    if hours < 1 / 60:
+        return f"{hours * 3600:.0f} seconds"
+    return f"{hours * 60:.0f} minutes" if hours < 2 else f"{hours:.1f} hours"

@@ -1,0 +1,303 @@
+"""Publishing: a trained model as a folder that explains itself and can be checked anywhere.
+
+The folder holds `weights.safetensors` with the scales that objects had in training,
+`first-windows.safetensors` with what the model makes of its first validation windows, the model
+card `README.md`, `config.yaml` and pictures. It is written beside its place and then renamed.
+`verify` computes the first windows again; `push_to_hub` puts the folder on the Hub.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+from torch import Tensor
+
+from geoco import config as configuration
+from geoco.config import Config, DinoEncoder, Solids, Split, Store
+from geoco.data import open_dataset
+from geoco.errors import GeocoError
+from geoco.evaluation import TABLES, GeoCoModel
+from geoco.evaluation import windows as population
+from geoco.evaluation.figures import FOLDER as FIGURES
+from geoco.evaluation.run import describe
+from geoco.files import PARTIAL, REPLACED, recover_folder, write_folder, write_through
+from geoco.models import checkpoints, pretrained
+from geoco.models.geoco import GeoCo
+from geoco.publishing import model_card, reference_windows
+from geoco.publishing.model_card import Card, Measured
+from geoco.publishing.reference_windows import First
+from geoco.reporting.results import read_results
+from geoco.training import selector_fit
+
+CARD, CONFIG, FIRST = "README.md", "config.yaml", reference_windows.FILE
+TRAINING_WINDOWS = 64  # that the scales of objects are read from
+PERCENTILES = (1.0, 99.0)
+PSNR_TOLERANCE = 0.05  # dB, of each window
+PIXEL_TOLERANCE = 0.005  # share of the pixels of all windows
+PLACES = ("data.path", "data.source.path", "model.encoder.weights")  # what says where files are
+_SPLITS: tuple[Split, ...] = ("val", "test", "train")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+
+Progress = Callable[[str, int, int], None]  # what is under way, done, in total
+
+
+@dataclass(frozen=True)
+class Verification:
+    """How a fresh evaluation of first windows differs from the stored one."""
+
+    psnr: Float64[Tensor, " window"]  # dB, fresh less stored
+    masks: float  # share of the pixels that another slot owns
+    frames: float | None  # of those the generator draws otherwise; None for other data
+
+    @property
+    def reproduced(self) -> bool:
+        close = bool((self.psnr.abs() <= PSNR_TOLERANCE).all())
+        return close and max(self.masks, self.frames or 0.0) <= PIXEL_TOLERANCE
+
+    def __str__(self) -> str:
+        frames = "" if self.frames is None else f", frames in {self.frames:.2%}"
+        return (
+            f"PSNR of {len(self.psnr)} windows differs by at most {self.psnr.abs().max():.4f} dB, "
+            f"masks in {self.masks:.2%} of the pixels{frames}"
+        )
+
+
+def publish(
+    source: Path,
+    name: str,
+    out: Path = Path("weights"),
+    results: Path | None = None,
+    windows: int = 20,
+    note: str = "",
+    places: Iterable[str] = (),
+    force: bool = False,
+    progress: Progress = lambda what, done, total: None,
+) -> Path:
+    """Write `out`/`name`: the weights of a run or a file, with card, config and first windows.
+
+    `results` is a folder of `geoco eval`, the run that has one, or one of its JSON files. `places`
+    are overrides that say where data and encoder are here. As in an evaluation the weights are
+    those that training ended with, also where it kept averages of them.
+    """
+    if not _NAME.fullmatch(name) or Path(name).suffix in (PARTIAL, REPLACED):
+        raise GeocoError(
+            f"{name}: a model's name is made of letters, digits, '.', '_' and '-', and begins with "
+            "a letter or a digit, as in geoco-solids"
+        )
+    target = out / name
+    recover_folder(target)
+    _check_target(target, force)
+    weights = checkpoints.read_weights(source)
+    config = _placed(weights.config, places)
+    shared = portable(config)
+    model = GeoCo(weights.config.model)
+    checkpoints.load_into(model, weights.tensors, str(source))
+    ours = GeoCoModel(model.eval())
+    found = None
+    if results is not None:
+        found = _measured(results, ours, config)
+
+    first = First.of(open_dataset(config.data, "val"), windows)
+    factual = first.evaluated(ours, lambda *news: progress("first windows", *news))
+    scales = trained_scales(ours, config, lambda *news: progress("training windows", *news))
+    card = Card(
+        name,
+        shared,
+        model,
+        weights.step,
+        scales,
+        (float(factual.psnr.mean()), len(first)),
+        model_card.read_history(
+            checkpoints.run_of(weights.path), weights.step, config.train.log_every
+        ),
+        found,
+        note,
+        weights.extra.get(selector_fit.EXTRA),
+    )
+    extra = weights.extra | {pretrained.TRAINED_SCALES: f"{scales[0]:.6g} {scales[1]:.6g}"}
+
+    def write(folder: Path) -> None:
+        file = folder / checkpoints.WEIGHTS
+        checkpoints.write_weights(file, weights.step, shared, weights.tensors, extra)
+        write_through(folder / FIRST, reference_windows.as_bytes(first, factual))
+        write_through(folder / CONFIG, shared.to_yaml().encode())
+        write_through(folder / CARD, card.text().encode())
+        for title, picture in (found.figures if found else {}).items():
+            (folder / model_card.PICTURES).mkdir(exist_ok=True)
+            write_through(folder / model_card.PICTURES / f"{title}.png", picture.read_bytes())
+
+    try:
+        write_folder(target, write)
+    except OSError as error:
+        raise GeocoError(f"{target}: cannot write this model: {error.strerror}") from None
+    return target
+
+
+def verify(name: str | Path) -> Verification:
+    """Evaluate a model's stored first windows on the CPU, and compare with what is stored."""
+    loaded = pretrained.load(name)
+    place = pretrained.find(name)
+    file = place / FIRST if place.is_dir() else place.with_name(FIRST)
+    if not file.exists() and not Path(name).exists() and pretrained.may_be_on_hub(name):
+        file = pretrained.from_hub(str(name), FIRST)
+    first, psnr, masks = reference_windows.read(file)
+    factual = first.evaluated(GeoCoModel(loaded.model))
+    fresh = None
+    if isinstance(loaded.config.data, Solids):
+        fresh = First.of(open_dataset(loaded.config.data, "val"), len(first)).frames
+    return Verification(
+        factual.psnr - psnr,
+        float((reference_windows.owners(factual) != masks).double().mean()),
+        None if fresh is None else float((fresh != first.frames).any(1).double().mean()),
+    )
+
+
+def push_to_hub(folder: Path, repository: str, private: bool = False) -> str:
+    """Put a published folder on the Hub as `repository`, user/name; returns its address."""
+    if not _HUB_NAME.fullmatch(repository):
+        raise GeocoError(f"{repository}: a repository of the Hub is called user/name")
+    for file in (checkpoints.WEIGHTS, FIRST, CARD):
+        if not (folder / file).is_file():
+            raise GeocoError(f"{folder}: it has no {file}: give a folder of geoco publish")
+    checkpoints.read_weights(folder)  # nothing damaged leaves the house
+    try:
+        import huggingface_hub
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+    except ModuleNotFoundError:
+        raise GeocoError("the Hub needs huggingface_hub: pip install 'geoco-savi[hub]'") from None
+    # The HTTP library differs by version; the base of all its errors is a base of this one.
+    expected: tuple[Any, ...] = (*HfHubHTTPError.__bases__, HFValidationError)
+    try:
+        address = huggingface_hub.create_repo(repository, private=private, exist_ok=True)
+        huggingface_hub.upload_folder(
+            repo_id=repository, folder_path=folder, commit_message=f"Upload {folder.name}"
+        )
+    except expected as error:
+        raise GeocoError(f"{repository}: {_reason(error)}") from None
+    return str(address)
+
+
+def trained_scales(
+    model: GeoCoModel, config: Config, progress: population.Progress
+) -> tuple[float, float]:
+    """Percentiles of the scales of object slots over windows of the training split."""
+    dataset = open_dataset(config.data, "train")
+    found = population.factual(model, dataset, population.GROUP, TRAINING_WINDOWS, progress)
+    scales = found.scale[found.valid].double().numpy()
+    if len(scales) == 0:
+        raise GeocoError(
+            f"no slot holds an object in {len(found)} windows of the training split: there is "
+            "nothing to publish, train longer"
+        )
+    low, high = np.percentile(scales, PERCENTILES)
+    return float(low), float(high)
+
+
+def portable(config: Config) -> Config:
+    """A configuration that names no place of this machine: of absolute paths the last part."""
+    data, encoder = config.data, config.model.encoder
+    if isinstance(encoder, DinoEncoder) and encoder.weights.startswith((".", "/", "~")):
+        raise GeocoError(
+            "model.encoder.weights is a place on this machine: say under which name others find "
+            "it, as in model.encoder.weights=facebook/dinov2-small"
+        )
+    also = tuple(
+        part.model_copy(update={"path": _last_part(part.path)}) for part in config.train.also
+    )
+    train = config.train.model_copy(update={"also": also})
+    config = config.model_copy(update={"train": train})
+    if not isinstance(data, Store):
+        return config
+    source = data.source
+    if source is not None:
+        source = source.model_copy(update={"path": _last_part(source.path)})
+    data = data.model_copy(update={"path": _last_part(data.path), "source": source})
+    return config.model_copy(update={"data": data})
+
+
+# -- where things are ------------------------------------------------------------------------------
+
+
+def _placed(config: Config, places: Iterable[str]) -> Config:
+    """The configuration with other places of files, and nothing else changed."""
+    given = list(places)
+    for text in given:
+        if text.partition("=")[0] not in PLACES:
+            raise GeocoError(f"{text}: only places of files can differ here: {', '.join(PLACES)}")
+    return configuration.override(config, given) if given else config
+
+
+def _last_part(path: Path) -> Path:
+    return Path(path.name) if path.is_absolute() or str(path).startswith("~") else path
+
+
+# -- results ---------------------------------------------------------------------------------------
+
+
+def _folder(results: Path) -> Path:
+    """Where the files of results are: a folder, that inside a run, or that of one JSON."""
+    if results.is_file():
+        return results.parent
+    inner = results / "evaluation"
+    return inner if inner.is_dir() else results
+
+
+def _measured(results: Path, model: GeoCoModel, config: Config) -> Measured:
+    """Results, which must be of this model on a split of its own data."""
+    if not results.exists():
+        raise GeocoError(f"{results}: there is no such file or folder: give what geoco eval wrote")
+    folder = _folder(results)
+    known = (results.stem,) if results.is_file() else TABLES
+    if not set(known) <= set(TABLES):
+        names = ", ".join(f"{table}.json" for table in TABLES)
+        raise GeocoError(f"{results}: not a table of geoco eval: expected one of {names}")
+    about, tables = read_results(folder, known)
+    different: list[str] = []
+    for split in _SPLITS:
+        try:
+            dataset = open_dataset(config.data, split)
+        except GeocoError:  # a store need not have all splits
+            continue
+        expected = describe(model, dataset, str(about.get("model")), about.get("windows"))
+        unlike = [key for key, value in expected.items() if about.get(key) != value]
+        if not unlike:
+            return Measured(split, about, tables, _figures(folder))
+        different = different or unlike
+    raise GeocoError(
+        f"{results}: results of another model, on other data or by another protocol "
+        f"({', '.join(different)} differ): evaluate this model with geoco eval"
+    )
+
+
+def _figures(folder: Path) -> dict[str, Path]:
+    found = {name: folder / FIGURES / f"{name}.png" for name in model_card.SHOWN}
+    return {name: path for name, path in found.items() if path.is_file()}
+
+
+# -- folders and the Hub ---------------------------------------------------------------------------
+
+
+def _check_target(target: Path, force: bool) -> None:
+    if not target.exists():
+        return
+    if not force:
+        raise GeocoError(f"{target}: there is a model here already: use --force to replace it")
+    if not (target / checkpoints.WEIGHTS).is_file():
+        raise GeocoError(f"{target}: it holds no {checkpoints.WEIGHTS}, so it is not replaced")
+
+
+def _reason(error: Exception) -> str:
+    """Why the Hub did not take it, in a sentence."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status in (401, 403) or type(error).__name__ == "LocalTokenNotFoundError":
+        return (
+            "the Hub does not let you write there: log in by hf auth login, with a token that may "
+            "write to this user's repositories"
+        )
+    said = str(error).strip().splitlines()
+    return f"the Hub cannot be reached or refused: {said[0] if said else type(error).__name__}"

@@ -1,0 +1,1 @@
+"""Tables as text, beside the paper's printed values. Nothing here needs PyTorch."""

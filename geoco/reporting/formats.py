@@ -1,0 +1,192 @@
+r"""Tables as Markdown, and as LaTeX that a paper can take in with \input.
+
+Both show the same cells. Tables speak in plain letters (E_p→ĉ, σ_r|g); here is how those are
+written in formulas. Nothing needs torch.
+"""
+
+import itertools
+import re
+from collections.abc import Sequence
+
+from geoco.reporting.cells import DASH, Grid
+from geoco.reporting.paper import Cells
+from geoco.reporting.results import Values
+
+# Plain letters on the left, the paper's formula on the right.
+SYMBOLS = {
+    "E_p→ĉ": r"E_{p\rightarrow\hat c}",
+    "E_p→c*": r"E_{p\rightarrow c^\star}",
+    "E_ĉ→c*": r"E_{\hat c\rightarrow c^\star}",
+    "E_Δp": r"E_{\Delta p}",
+    "D_app": r"D_{\rm app}",
+    "O_attn": r"O_{\rm attn}",
+    "σ_r|g": r"\sigma_{r\mid g}",
+    "σ_A|g": r"\sigma_{A\mid g}",
+    "CV_r|g": r"\mathrm{CV}_{r\mid g}",
+    "F_pos": r"F_{\rm pos}",
+    "F_scl": r"F_{\rm scl}",
+    "F_app": r"F_{\rm app}",
+    "F_pos^noop": r"F_{\rm pos}^{\rm noop}",
+    "F_scl^noop": r"F_{\rm scl}^{\rm noop}",
+    "F_app^noop": r"F_{\rm app}^{\rm noop}",
+    "N_pos": r"N_{\rm pos}",
+    "N_scl": r"N_{\rm scl}",
+    "N_app": r"N_{\rm app}",
+    "N_F1": r"N_{\rm F1}",
+    "N": "N",
+    "β_r": r"\beta_r",
+    "β_A": r"\beta_A",
+    "r̄": r"\bar r",
+    "s": "s",
+    "s = 0.2": "s=0.2",
+    "R²": "R^2",
+    "Std[log(r/s)]": r"\mathrm{Std}[\log(r/s)]",
+    "×10³": r"\times 10^3",
+    "↑": r"\uparrow",
+    "↓": r"\downarrow",
+    "→ 1": r"\to 1",
+    "→ 2": r"\to 2",
+}
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "*": r"\textasteriskcentered{}",
+    DASH: "--",
+    "’": "'",
+    "“": "``",
+    "”": "''",
+    "×": r"$\times$",
+}
+# Symbols are words of their own, the longest first; those in a row make one formula.
+_SYMBOL = re.compile(
+    "|".join(
+        rf"(?<![\w'’]){re.escape(symbol)}(?!\w)" if symbol[0].isalpha() else re.escape(symbol)
+        for symbol in sorted(SYMBOLS, key=len, reverse=True)
+    )
+)
+_FORMULA = re.compile(f"(?:{_SYMBOL.pattern})(?: (?:{_SYMBOL.pattern}))*")
+_MINUS = re.compile(r"(?<![\w.)])-(?=\d)")  # of a number
+_WIDE = 6  # columns of numbers from which a table is set to the width of the page
+_NOTE = (
+    "Rows marked “paper” are the values that the paper prints, of its own data and training. "
+    "Arrows say which way is better."
+)
+
+
+def markdown(title: str, population: Values, tables: Sequence[Grid]) -> str:
+    """Tables one after the other, and whom they are about."""
+    about = tuple((key, str(value)) for key, value in population.items())
+    parts = [f"# {title}", _markdown_rows(Grid("", ("Population", ""), about, "")), _NOTE]
+    for grid in tables:
+        parts += [f"## {grid.title}", _markdown_rows(grid), grid.caption]
+    return "\n\n".join(parts) + "\n"
+
+
+def latex(title: str, population: Values, tables: Sequence[Grid]) -> str:
+    """The same as a fragment of LaTeX, a `table` for each; the population is a comment."""
+    notes = [
+        f"{title}. Take it in with \\input; the preamble needs",
+        r"\usepackage{booktabs,graphicx}",
+        _NOTE,
+        *(f"{key}: {value}" for key, value in population.items()),
+    ]
+    head = "\n".join("% " + " ".join(note.split()) for note in notes)
+    return "\n\n".join([head, *(_latex_table(grid) for grid in tables)]) + "\n"
+
+
+def latex_text(text: str) -> str:
+    """Plain text as LaTeX: symbols become formulas, everything else is escaped."""
+    parts, end = [], 0
+    for match in _FORMULA.finditer(text):
+        formula = " ".join(SYMBOLS[symbol] for symbol in _SYMBOL.findall(match.group()))
+        parts += [_escaped(text[end : match.start()]), f"${formula}$"]
+        end = match.end()
+    return "".join([*parts, _escaped(text[end:])])
+
+
+def _markdown_rows(grid: Grid) -> str:
+    ours = [_emphasised(row, "**{}**") if grid.printed else row for row in grid.rows]
+    rule = ["---"] + ["---:"] * (len(grid.columns) - 1)
+    lines = [grid.columns, *grid.printed, *ours]
+    head, *rows = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *rows))
+
+
+def _latex_table(grid: Grid) -> str:
+    printed, ours = (_latex_rows(rows) for rows in (grid.printed, grid.rows))
+    if printed:
+        ours = [_emphasised(row, r"\textbf{{{}}}") for row in ours]
+    numbers = len(grid.columns) - 1
+    tabular = [
+        f"\\begin{{tabular}}{{l{'r' * numbers}}}",
+        r"\toprule",
+        *_latex_head(grid.columns),
+        *([r"\midrule", *map(_line, printed)] if printed else []),
+        r"\midrule",
+        *map(_line, ours),
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    if numbers >= _WIDE:
+        tabular = [r"\resizebox{\linewidth}{!}{%", *tabular, "}"]
+    label = re.sub(r"[^a-z0-9]+", "-", grid.title.lower()).strip("-")
+    return "\n".join(
+        (
+            r"\begin{table}[htbp]",
+            r"\centering\small",
+            f"\\caption{{{latex_text(f'{grid.title}. {grid.caption}')}}}",
+            f"\\label{{tab:measured-{label}}}",
+            *tabular,
+            r"\end{table}",
+        )
+    )
+
+
+def _latex_head(columns: Cells) -> list[str]:
+    """One line, or two where columns stand below common headings."""
+    pairs = [_heading(column) for column in columns]
+    if not any(group for group, _ in pairs):
+        return [_line(_latex_rows((columns,))[0])]
+    above, rules, start = [], [], 1
+    for group, members in itertools.groupby(pairs, key=lambda pair: pair[0]):
+        count = len(list(members))
+        if group:
+            above.append(f"\\multicolumn{{{count}}}{{c}}{{{latex_text(group)}}}")
+            rules.append(f"\\cmidrule(lr){{{start}-{start + count - 1}}}")
+        else:
+            above += [""] * count
+        start += count
+    return [_line(above), "".join(rules), _line([latex_text(title) for _, title in pairs])]
+
+
+def _heading(column: str) -> tuple[str, str]:
+    group, colon, title = column.partition(": ")
+    return (group, title) if colon else ("", column)
+
+
+def _latex_rows(rows: tuple[Cells, ...]) -> list[Cells]:
+    return [tuple(latex_text(cell) for cell in row) for row in rows]
+
+
+def _emphasised(row: Cells, form: str) -> Cells:
+    """The label of a row of ours; the row of its intervals has none."""
+    return (form.format(row[0]) if row[0] else "", *row[1:])
+
+
+def _line(cells: Sequence[str]) -> str:
+    """A row; an opening bracket would belong to the end of the row before it."""
+    row = " & ".join(cells) + r" \\"
+    return "{}" + row if row.startswith("[") else row
+
+
+def _escaped(text: str) -> str:
+    pieces = (
+        "".join(_SPECIAL.get(character, character) for character in piece)
+        for piece in _MINUS.split(text)
+    )
+    return "$-$".join(pieces)

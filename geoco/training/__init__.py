@@ -1,0 +1,1 @@
+"""Training: losses, objectives, the curriculum, one resumable loop."""

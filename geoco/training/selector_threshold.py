@@ -1,0 +1,116 @@
+"""The selector's operating point, chosen on a panel of the training split alone.
+
+The teacher labels pixels of the panel; the threshold is the smallest at which what the selector
+would give up is right often enough. It is printed, not written: `model.selector.threshold` sets it.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from geoco.config.training import Teacher
+from geoco.data import Clips
+from geoco.errors import GeocoError
+from geoco.models.decoders import Fields
+from geoco.models.geoco import GeoCo
+from geoco.models.selector import Domain, deployment_domain
+from geoco.training import selector_teacher
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """A threshold, and what it would do on the panel."""
+
+    threshold: float
+    precision: float  # of the labelled pixels it gives up, by the teacher's confidence
+    recall: float  # of the teacher's positive pixels
+
+
+@dataclass(frozen=True)
+class PanelScenes:
+    """Some clips of a panel as a model sees them, before its selector."""
+
+    video: Float[Tensor, "clip time 3 height width"]
+    fields: Fields
+    attention: Float[Tensor, "clip time slot token"]
+    domain: Domain
+
+
+@torch.no_grad()
+def panel(
+    model: GeoCo,
+    dataset: Clips,
+    clips: int,
+    generator: torch.Generator,
+    batch: int = 8,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Iterator[PanelScenes]:
+    """Clips spread over a split, some at a time; slots start where the generator says."""
+    if model.selector is None:
+        raise GeocoError("this model has no selector: model.selector.enabled is false")
+    rows = np.linspace(0, len(dataset) - 1, min(clips, len(dataset))).round().astype(int)
+    done = 0
+    for part in np.array_split(rows, -(-len(rows) // batch)):
+        video = dataset.batch(part.tolist()).images()
+        positions = model.attention.draw_positions(len(video), generator)
+        binding = model.bind(video, positions)
+        fields = model.decoder(binding.slots)
+        domain = deployment_domain(fields.logits, model.selector.settings)
+        yield PanelScenes(video, fields, binding.attention, domain)
+        done += len(part)
+        progress(done, len(rows))
+
+
+@torch.no_grad()
+def operating_points(
+    model: GeoCo,
+    dataset: Clips,
+    clips: int,
+    settings: Teacher,
+    generator: torch.Generator,
+    batch: int = 8,
+) -> list[OperatingPoint]:
+    """What every threshold from 0.01 to 0.99 would do."""
+    scores, positives, protected = [], [], []
+    for scene in panel(model, dataset, clips, generator, batch):
+        assert model.selector is not None
+        score = model.selector(scene.fields, scene.attention, scene.domain)
+        labels = selector_teacher.labels(
+            scene.video, scene.fields, scene.attention, scene.domain, settings
+        )
+        scores.append(torch.sigmoid(score).flatten())
+        positives.append(labels.positive.flatten())
+        protected.append(labels.protected.flatten())
+    return points(torch.cat(scores), torch.cat(positives), torch.cat(protected))
+
+
+def points(
+    score: Float[Tensor, " pixel"],
+    positive: Float[Tensor, " pixel"],
+    protected: Float[Tensor, " pixel"],
+) -> list[OperatingPoint]:
+    """Precision and recall by threshold; a pixel that the teacher does not know counts for none."""
+    found = []
+    for percent in range(1, 100):
+        given_up = score > percent / 100
+        right, wrong = float(positive[given_up].sum()), float(protected[given_up].sum())
+        found.append(
+            OperatingPoint(
+                percent / 100,
+                right / (right + wrong) if right + wrong > 0 else 1.0,
+                right / max(float(positive.sum()), 1e-8),
+            )
+        )
+    return found
+
+
+def choose(candidates: list[OperatingPoint], least_precision: float) -> OperatingPoint:
+    """The smallest threshold that is precise enough, else the most precise one."""
+    good = [point for point in candidates if point.precision >= least_precision]
+    if good:
+        return min(good, key=lambda point: point.threshold)
+    return max(candidates, key=lambda point: point.precision)

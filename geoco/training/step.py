@@ -1,0 +1,254 @@
+"""One optimiser step, on one device or as one of many processes.
+
+Nothing in a step waits for the host, so that on a GPU it can be recorded once and replayed: what
+changes from step to step (batch, random numbers, weights, learning rates) lies in buffers that are
+filled in place. A step whose losses are not finite changes nothing, nor does any after it; the loop
+finds out when it next looks.
+"""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from lightning.fabric import Fabric
+from torch import Tensor, nn
+
+from geoco.config import Config
+from geoco.data.loader import Batch
+from geoco.models.geoco import GeoCo
+from geoco.training.curriculum import TERMS, Mode, Plan
+from geoco.training.objective import Draws, Objective, Parts, objective
+
+COLUMNS = (*TERMS, "total", "selector", "gradient_norm")
+_WARM_UP = 3  # steps before a recording, in which libraries choose their kernels
+
+
+class Stepper:
+    """A model with its optimisers; call it with a batch to train one step."""
+
+    def __init__(self, model: GeoCo, config: Config, fabric: Fabric) -> None:
+        self.model, self.settings, self.fabric = model, config.train, fabric
+        self.device = fabric.device
+        self.graphed = config.train.graph and self.device.type == "cuda" and fabric.world_size == 1
+        self.compiled = config.train.compile and self.device.type == "cuda"
+        if self.compiled:
+            model.compile_parts()
+        # Compiled, the small parts could not talk to other processes.
+        alone = self.compiled and fabric.world_size == 1
+        self._parts = Parts.compiled() if alone else Parts()
+        self.stopped = torch.zeros((), device=self.device)
+        apart = {
+            id(p) for part in (model.selector, model.temporal) if part for p in part.parameters()
+        }
+        self.core = [p for p in model.parameters() if p.requires_grad and id(p) not in apart]
+        self.temporal = [] if model.temporal is None else list(model.temporal.parameters())
+        self.selector = [] if model.selector is None else list(model.selector.parameters())
+        groups = [{"params": group} for group in (self.core, self.temporal) if group]
+        self.optimizer = self._adamw(groups, config.train.weight_decay)
+        self.selector_optimizer = (
+            self._adamw([{"params": self.selector}], config.train.selector.weight_decay)
+            if self.selector
+            else None
+        )
+        self.averages = (
+            None
+            if config.train.ema is None
+            else {name: p.detach().clone() for name, p in model.named_parameters()}
+        )
+        self.weights = torch.zeros(len(TERMS), device=self.device)
+        # Metrics summed since the loop last looked, those of the last step, how many steps.
+        self.sums = torch.zeros(len(COLUMNS), device=self.device, dtype=torch.float64)
+        self.last = torch.zeros(len(COLUMNS), device=self.device)
+        self.count = torch.zeros((), device=self.device)
+        self._inputs: tuple[Batch, Draws] | None = None  # buffers that a recorded step reads
+        self._mode: Mode | None = None
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._warm = 0
+
+    def __call__(self, batch: Batch, draws: Draws, plan: Plan) -> None:
+        """Train one step by a plan."""
+        self._follow(plan)
+        if not self.graphed:
+            self._step(batch, draws, plan.mode)
+            return
+        self._fill(batch, draws)
+        if plan.mode != self._mode:
+            self._mode, self._graph, self._warm = plan.mode, None, 0
+        if self._graph is None and self._warm == _WARM_UP:
+            self._record(plan.mode)
+        if self._graph is not None:
+            self._graph.replay()
+            return
+        assert self._inputs is not None
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            self._step(*self._inputs, plan.mode)
+        torch.cuda.current_stream().wait_stream(aside)
+        self._warm += 1
+
+    def evaluate(self, batch: Batch, draws: Draws, plan: Plan) -> Objective:
+        """The objective of a batch with its graph, for diagnostics; trains nothing."""
+        self._follow(plan)
+        return self._objective(batch, draws, plan.mode)
+
+    def state(self) -> dict[str, Tensor]:
+        """All that a step depends on besides the model's weights and the step's number."""
+        state = {"sums": self.sums, "count": self.count}
+        state |= _optimizer_state("core", self.optimizer)
+        if self.selector_optimizer is not None:
+            state |= _optimizer_state("selector", self.selector_optimizer)
+        if self.averages is not None:
+            state |= {f"average/{name}": value for name, value in self.averages.items()}
+        return state
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        self.sums.copy_(state["sums"])
+        self.count.copy_(state["count"])
+        _load_optimizer("core", self.optimizer, state)
+        if self.selector_optimizer is not None:
+            _load_optimizer("selector", self.selector_optimizer, state)
+        if self.averages is not None:
+            for name, value in self.averages.items():
+                value.copy_(state[f"average/{name}"])
+
+    # -- one step ----------------------------------------------------------------------------------
+
+    def _objective(self, batch: Batch, draws: Draws, mode: Mode) -> Objective:
+        video = batch.video.float() / 255
+        if self.settings.flip:
+            mirrored = (draws.mirror < 0.5)[:, None, None, None, None]
+            video = torch.where(mirrored, video.flip(-1), video)
+        with self.fabric.autocast():
+            return objective(
+                self.model,
+                video,
+                batch.source,
+                draws,
+                self.weights,
+                mode,
+                self.settings,
+                self._parts,
+            )
+
+    def _step(self, batch: Batch, draws: Draws, mode: Mode) -> None:
+        trained = [*self.core, *(self.temporal if mode.temporal else [])]
+        for parameter in self.model.parameters():
+            parameter.grad = None
+        result = self._objective(batch, draws, mode)
+        result.backward(list(self.model.decoder.parameters()), self.selector)
+        self.add_up()
+        norm = nn.utils.clip_grad_norm_(trained, self.settings.clip)
+        self._watch(result, norm)
+        self.optimizer.step()
+        if self.selector_optimizer is not None and mode.selector_trains:
+            nn.utils.clip_grad_norm_(self.selector, self.settings.selector.clip)
+            self.selector_optimizer.step()
+        if self.averages is not None:
+            assert self.settings.ema is not None
+            for name, parameter in self.model.named_parameters():
+                self.averages[name].lerp_(parameter.detach(), 1 - self.settings.ema)
+
+    def add_up(self) -> None:
+        """The sum of gradients over all processes; each holds its share of the whole batch's."""
+        if self.fabric.world_size == 1:
+            return
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        dist.all_reduce(flat)
+        parts = flat.split([gradient.numel() for gradient in gradients])
+        for gradient, part in zip(gradients, parts, strict=True):
+            gradient.copy_(part.view_as(gradient))
+
+    def _watch(self, result: Objective, norm: Tensor) -> None:
+        """Sum the metrics; from a step on that is not finite, keep them and stop the optimisers."""
+        zero = torch.zeros_like(result.live)
+        whole = result.live.detach() + (zero if result.gated is None else result.gated.detach())
+        selector = zero if result.selector is None else result.selector.detach()
+        losses = [getattr(result.terms, term).detach() for term in TERMS]
+        values = torch.stack([*(v.float() for v in (*losses, whole, selector)), norm.float()])
+        if self.fabric.world_size > 1:
+            shares = values[:-1].contiguous()
+            dist.all_reduce(shares)
+            values = torch.cat((shares, values[-1:]))
+        running = self.stopped == 0
+        self.last.copy_(torch.where(running, values, self.last))
+        finite = torch.isfinite(values).all()
+        self.stopped.copy_(torch.maximum(self.stopped, (~finite).float()))
+        going = self.stopped == 0
+        self.sums += torch.where(going, values.double(), torch.zeros_like(self.sums))
+        self.count += going
+
+    def _follow(self, plan: Plan) -> None:
+        for index, term in enumerate(TERMS):
+            self.weights[index].fill_(plan.weights[term])
+        self.model.decoder.set_reference_scale(plan.reference_scale)
+        rates = [plan.learning_rate, plan.temporal_learning_rate]
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=False):
+            _set_rate(group, rate)
+        if self.model.selector is not None:
+            assert self.selector_optimizer is not None
+            self.model.selector.cap.fill_(plan.selector_cap)
+            _set_rate(self.selector_optimizer.param_groups[0], plan.selector_learning_rate)
+
+    # -- recording ---------------------------------------------------------------------------------
+
+    def _fill(self, batch: Batch, draws: Draws) -> None:
+        """Copy what a step needs to where a recorded step looks for it."""
+        if self._inputs is None or self._inputs[0].video.shape != batch.video.shape:
+            self._inputs = (
+                Batch(*(value.clone() for value in vars(batch).values())),
+                Draws(*(value.clone() for value in vars(draws).values())),
+            )
+            return
+        for kept, given in zip(self._inputs, (batch, draws), strict=True):
+            for name, value in vars(given).items():
+                getattr(kept, name).copy_(value)
+
+    def _record(self, mode: Mode) -> None:
+        assert self._inputs is not None
+        for parameter in self.model.parameters():
+            parameter.grad = None
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._step(*self._inputs, mode)
+        self._graph = graph
+
+    def _adamw(self, groups: list[dict[str, Any]], decay: float) -> torch.optim.AdamW:
+        on_gpu = self.device.type == "cuda"
+        rate = torch.zeros((), device=self.device) if on_gpu else 0.0
+        for group in groups:
+            group["lr"] = rate.clone() if isinstance(rate, Tensor) else rate
+        optimizer = torch.optim.AdamW(
+            groups, lr=rate, weight_decay=decay, fused=True, capturable=on_gpu
+        )
+        # The fused step's own switch, otherwise used by gradient scalers: one means "do nothing".
+        optimizer.found_inf = self.stopped  # type: ignore[attr-defined]
+        return optimizer
+
+
+def _set_rate(group: dict[str, Any], rate: float) -> None:
+    if isinstance(group["lr"], Tensor):
+        group["lr"].fill_(rate)
+    else:
+        group["lr"] = rate
+
+
+def _optimizer_state(name: str, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Moments and step counts by number of parameter; none yet before a first step."""
+    return {
+        f"{name}/{number}/{key}": value
+        for number, entry in optimizer.state_dict()["state"].items()
+        for key, value in entry.items()
+    }
+
+
+def _load_optimizer(name: str, optimizer: torch.optim.Optimizer, state: dict[str, Tensor]) -> None:
+    entries: dict[int, dict[str, Tensor]] = {}
+    for key, value in state.items():
+        part, _, rest = key.partition("/")
+        if part == name:
+            number, _, kind = rest.partition("/")
+            entries.setdefault(int(number), {})[kind] = value
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": entries, "param_groups": groups})

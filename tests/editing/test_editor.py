@@ -1,0 +1,432 @@
+"""Scenes and films: every edit by its numbers, and the picture against decoding the whole scene."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from helpers import tiny
+
+from geoco import config
+from geoco.data import SolidsDataset
+from geoco.editing.apply import empty_slots
+from geoco.editing.decoded import Take
+from geoco.editing.editor import Editor, Film, Scene
+from geoco.editing.operations import Move
+from geoco.errors import GeocoError
+from geoco.models import compositing, pretrained
+from geoco.models.decoders import Fields
+from geoco.models.slots import Binding, Slots
+
+SIZE = 16
+STEP = 2 / (SIZE - 1)
+
+
+@pytest.fixture(scope="module")
+def editor() -> Editor:
+    model = tiny().model.float()
+    videos = config.Config(data=config.Solids(window=config.Window(length=6)))
+    return Editor(pretrained.Loaded("tiny", model, videos, 0, (0.05, 1.2)))
+
+
+@pytest.fixture(scope="module")
+def frames() -> np.ndarray:
+    solids = config.Solids(
+        episodes=config.Episodes(train=1, val=2, test=1),
+        frames=12,
+        height=SIZE,
+        width=SIZE,
+        supersample=1,
+        window=config.Window(length=6),
+    )
+    return SolidsDataset(solids, "val").batch([0, 1]).video.permute(0, 1, 3, 4, 2).numpy()
+
+
+@pytest.fixture(scope="module")
+def scene(editor: Editor, frames: np.ndarray) -> Scene:
+    return editor.encode(frames[0, 0])
+
+
+@pytest.fixture(scope="module")
+def other(editor: Editor, frames: np.ndarray) -> Scene:
+    return editor.encode(frames[1, 0])
+
+
+@pytest.fixture(scope="module")
+def film(editor: Editor, frames: np.ndarray) -> Film:
+    return editor.encode_video(frames[0])
+
+
+def objects(scene: Scene) -> list[int]:
+    return [slot.index for slot in scene.slots if not slot.is_background and slot.area >= 10]
+
+
+def whole(scene: Scene | Film) -> torch.Tensor:
+    """The picture of all slots, decoded together by the model's own path."""
+    take = scene.take
+    slots = Slots(*(part[None] for part in vars(take.slots).values()))
+    binding = Binding(slots, take.attention[None], torch.zeros_like(slots.appearance))
+    with torch.no_grad():
+        return take.model.draw(binding).image[0]
+
+
+# -- what a scene shows ----------------------------------------------------------------------------
+
+
+def test_a_scene_is_what_the_model_draws(scene: Scene) -> None:
+    torch.testing.assert_close(scene.take.image, whole(scene))
+    assert scene.image.shape == (SIZE, SIZE, 3)
+    assert scene.image.dtype == np.uint8
+    expected = (255 * whole(scene)[0].clamp(0, 1)).round().permute(1, 2, 0).numpy()
+    assert np.abs(scene.image.astype(int) - expected).max() <= 1
+    assert (scene.masks.sum(0) == 1).all()
+    np.testing.assert_allclose(scene.alpha.sum(0), 1, rtol=1e-5)
+
+
+def test_views_of_slots(scene: Scene) -> None:
+    for slot in scene.slots:
+        mask = scene.masks[slot.index]
+        assert slot.area == mask.sum()
+        assert slot.position == pytest.approx(scene.take.slots.position[0, slot.index].tolist())
+        if slot.box is not None:
+            rows, columns = np.nonzero(mask)
+            box = (columns.min(), rows.min(), columns.max() + 1, rows.max() + 1)
+            assert slot.box == box
+        else:
+            assert slot.area == 0
+    background = [slot.index for slot in scene.slots if slot.is_background]
+    assert background == [int(scene.alpha.mean((1, 2)).argmax())]
+
+
+def test_the_seed_says_where_slots_start(editor: Editor, frames: np.ndarray) -> None:
+    one, again, two = (editor.encode(frames[0, 0], seed=seed) for seed in (1, 1, 2))
+    assert np.array_equal(one.image, again.image)
+    assert not torch.equal(one.take.slots.position, two.take.slots.position)
+
+
+# -- edits -----------------------------------------------------------------------------------------
+
+
+def test_move(scene: Scene) -> None:
+    before = scene.take.slots.position.clone()
+    edited = scene.move(1, dx=3, dy=-2)
+    moved = (edited.take.slots.position - before)[0]
+    np.testing.assert_allclose(moved[1], [3 * STEP, -2 * STEP], rtol=1e-5)
+    assert (moved[[0, 2, 3]] == 0).all()
+    torch.testing.assert_close(edited.take.image, whole(edited))
+    assert not np.array_equal(edited.image, scene.image)
+    # The old scene is as it was.
+    assert torch.equal(scene.take.slots.position, before)
+    assert scene.history == ()
+    assert edited.history == (Move(slot=1, dx=3.0, dy=-2.0),)
+
+
+def test_move_to_and_sizes(scene: Scene) -> None:
+    edited = scene.move_to(2, 0.25, -0.5).resize(2, 1.5).resize_to(1, 0.2)
+    state = edited.take.slots
+    np.testing.assert_allclose(state.position[0, 2], [0.25, -0.5])
+    assert float(state.scale[0, 2]) == pytest.approx(1.5 * float(scene.take.slots.scale[0, 2]))
+    assert float(state.scale[0, 1]) == pytest.approx(0.2)
+    torch.testing.assert_close(edited.take.image, whole(edited))
+
+
+def test_transplant(scene: Scene, other: Scene) -> None:
+    edited = scene.transplant(1, donor=other, slot=3)
+    assert torch.equal(edited.take.slots.appearance[0, 1], other.take.slots.appearance[0, 3])
+    assert torch.equal(edited.take.slots.position, scene.take.slots.position)
+    assert torch.equal(edited.take.slots.scale, scene.take.slots.scale)
+    torch.testing.assert_close(edited.take.image, whole(edited))
+
+
+def test_swap(scene: Scene) -> None:
+    edited = scene.swap(1, 2)
+    old, new = scene.take.slots.appearance[0], edited.take.slots.appearance[0]
+    assert torch.equal(new[[0, 2, 1, 3]], old)
+    assert torch.equal(edited.swap(1, 2).take.slots.appearance, scene.take.slots.appearance)
+    torch.testing.assert_close(edited.take.image, whole(edited))
+
+
+def test_remove(scene: Scene) -> None:
+    edited = scene.remove(1)
+    assert (edited.alpha[1] == 0).all()
+    np.testing.assert_allclose(edited.alpha.sum(0), 1, rtol=1e-5)
+    assert edited.slots[1].area == 0
+    assert edited.slots[1].box is None
+    assert not edited.slots[1].is_present
+    # Without a selector the others share a pixel as they did before.
+    plain = {name: getattr(scene.take.fields, name) for name in ("logits", "rgb")}
+    rest = [0, 2, 3]
+    alpha = compositing.ownership(plain["logits"][:, rest])
+    model = scene.take.model
+    selector, model.selector = model.selector, None
+    try:
+        bare = Scene(scene.editor, scene.frames, scene.seed, scene.take.frame(0)).remove(1)
+        expected = compositing.composite(plain["rgb"][:, rest], alpha)
+        torch.testing.assert_close(bare.take.image, expected)
+    finally:
+        model.selector = selector
+
+
+def test_duplicate(scene: Scene) -> None:
+    source = objects(scene)[0]
+    emptied = scene.remove(next(index for index in objects(scene) if index != source))
+    gone = emptied.history[-1].slot  # type: ignore[union-attr]
+    assert gone in empty_slots(emptied.take)
+    spare = min(index for index in empty_slots(emptied.take) if index != source)
+    edited = emptied.duplicate(source, dx=4)
+    state = edited.take.slots
+    assert torch.equal(state.appearance[0, spare], state.appearance[0, source])
+    np.testing.assert_allclose(
+        state.position[0, spare] - state.position[0, source], [4 * STEP, 0], atol=1e-6
+    )
+    assert torch.equal(edited.take.attention[0, spare], edited.take.attention[0, source])
+    assert edited.slots[spare].is_present
+    named = scene.duplicate(source, into=gone)
+    assert any("was not empty" in warning for warning in named.warnings)
+
+
+def test_set_background(scene: Scene, other: Scene) -> None:
+    edited = scene.set_background(other)
+    own, theirs = scene.take.background, other.take.background
+    assert torch.equal(edited.take.slots.appearance[0, own], other.take.slots.appearance[0, theirs])
+    assert torch.equal(edited.take.slots.position[0, own], other.take.slots.position[0, theirs])
+    torch.testing.assert_close(edited.take.image, whole(edited))
+
+
+def test_interpolation_is_half_way_in_place_and_geometric_in_size(scene: Scene) -> None:
+    goal = scene.move(1, dx=4).resize(1, 4 / 3)
+    middle = scene.interpolate(goal, 0.5)
+    np.testing.assert_allclose(
+        (middle.take.slots.position - scene.take.slots.position)[0, 1], [2 * STEP, 0], atol=1e-6
+    )
+    ratio = float(middle.take.slots.scale[0, 1] / scene.take.slots.scale[0, 1])
+    assert ratio == pytest.approx((4 / 3) ** 0.5, rel=1e-5)
+    assert np.array_equal(scene.interpolate(goal, 0).image, scene.image)
+    assert np.abs(scene.interpolate(goal, 1).image.astype(int) - goal.image).max() <= 1
+    pictures = scene.animate(goal, 3)
+    assert np.array_equal(pictures[1], middle.image)
+    with pytest.raises(GeocoError, match="at least two frames"):
+        scene.animate(goal, 1)
+
+
+def test_only_the_changed_slot_is_decoded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+    decoder = scene.take.model.decoder
+    forward = decoder.forward
+
+    def counted(slots: Slots, *arguments: object) -> Fields:
+        drawn.append(slots.scale.numel())
+        return forward(slots, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(decoder, "forward", counted)
+    assert scene.move(1, dx=1).resize(1, 1.1).image is not None
+    assert drawn == [1, 1]
+    drawn.clear()
+    assert scene.remove(1).image is not None
+    assert drawn == []
+
+
+# -- warnings and refusals -------------------------------------------------------------------------
+
+
+def faded(scene: Scene, index: int) -> Scene:
+    """The same, but one slot owns nothing."""
+    take = scene.take
+    logits = take.fields.logits.clone()
+    logits[:, index] = -50
+    fields = take.fields.with_logits(logits)
+    faint = Take(take.model, take.slots, take.attention, fields, take.present)
+    return Scene(scene.editor, scene.frames, 0, faint)
+
+
+def test_warnings_of_what_is_transplanted(scene: Scene, other: Scene) -> None:
+    one, given = objects(scene)[0], objects(other)[0]
+    background = next(slot.index for slot in other.slots if slot.is_background)
+    assert scene.transplant(one, other, given).warnings == ()
+    assert scene.transplant(one, other, background).warnings == (
+        f"the donor's slot {background} is the background: its looks may show nothing",
+    )
+    hidden = faded(other, given)
+    assert scene.transplant(one, hidden, given).warnings == (
+        f"the donor's slot {given} is empty: its looks may show nothing",
+    )
+
+
+def test_warnings(scene: Scene) -> None:
+    one = objects(scene)[0]
+    slot = scene.slots[one]
+    scale = slot.scale
+    assert scene.move(one).warnings == ()
+    big = scene.resize(one, 1.3 / scale)
+    assert any("outside the trained range 0.050 to 1.200" in text for text in big.warnings)
+    assert f"slot {one} leaves the picture" in scene.move(one, dx=40).warnings
+    background = scene.take.background
+    assert any("is the background" in text for text in scene.move(background, dx=2).warnings)
+    assert any("is the background" in text for text in scene.remove(background).warnings)
+    hidden = faded(scene, one)
+    assert hidden.move(one, dx=1).warnings == (
+        f"slot {one} is empty: an edit of it may show nothing",
+    )
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda s: s.move(9), "there is no slot 9: the scene has slots 0 to 3"),
+        (lambda s: s.move(-1), "greater than or equal to 0"),
+        (lambda s: s.move(0, dx=float("nan")), "move dx"),
+        (lambda s: s.resize(1, 0), "greater than 0"),
+        (lambda s: s.resize(1, 99), "would get scale"),
+        (lambda s: s.resize_to(1, 5), "less than or equal to 2"),
+        (lambda s: s.move_to(1, 7, 0), "less than or equal to 2"),
+        (lambda s: s.swap(1, 1), "cannot be swapped with itself"),
+        (lambda s: s.duplicate(1, into=1), "into itself"),
+        (lambda s: s.transplant(1, s, 12), "there is no slot 12: the donor has slots 0 to 3"),
+        (lambda s: s.remove(1).move(1), "slot 1 was removed"),
+        (lambda s: s.remove(0).remove(1).remove(2).remove(3), "the last one left"),
+        (lambda s: s.move(1, frames=(0, 3)), "there is no frame 3: frames go from 0 to 0"),
+        (lambda s: s.move(1, frames=(2, 1)), "the first comes after the last"),
+        (lambda s: s.apply(Move(slot=1), {}).interpolate(s, 2), "less than or equal to 1"),
+    ],
+)
+def test_impossible_edits(scene: Scene, act, message: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(GeocoError, match=message):
+        act(scene)
+
+
+# -- films -----------------------------------------------------------------------------------------
+
+
+def test_a_film_carries_slots_forward(film: Film, editor: Editor, frames: np.ndarray) -> None:
+    assert len(film) == 6
+    torch.testing.assert_close(film.take.image, whole(film))
+    video = torch.tensor(frames[0]).permute(0, 3, 1, 2).float()[None] / 255
+    generator = torch.Generator().manual_seed(42)
+    starts = 2 * torch.rand(1, 4, 2, generator=generator) - 1
+    with torch.no_grad():
+        bound = editor.model.bind(video, starts)
+    assert torch.equal(film.take.slots.position, bound.slots.position[0])
+    assert [slot.index for slot in film.slots(5)] == [0, 1, 2, 3]
+    with pytest.raises(GeocoError, match="there is no frame 6"):
+        film.slots(6)
+
+
+def test_edits_of_some_frames(film: Film) -> None:
+    edited = film.move(1, dx=3, frames=(2, 4))
+    moved = (edited.take.slots.position - film.take.slots.position)[:, 1, 0]
+    np.testing.assert_allclose(moved, np.array([0, 0, 3, 3, 3, 0]) * STEP, atol=1e-6)
+    same = [np.array_equal(*pair) for pair in zip(edited.images, film.images, strict=True)]
+    assert same == [True, True, False, False, False, True]
+    gone = film.remove(1, frames=(0, 1))
+    assert gone.take.present[:, 1].tolist() == [False, False, True, True, True, True]
+    # An edit elsewhere does not bring it back.
+    later = gone.move(1, dx=1, frames=(3, 4))
+    assert torch.equal(later.take.present, gone.take.present)
+
+
+def test_key_frames(film: Film) -> None:
+    edited = film.move(1, keys={1: (0, 0), 3: (4, -2)}).resize(2, keys={0: 1, 4: 1.21})
+    moved = (edited.take.slots.position - film.take.slots.position)[:, 1]
+    np.testing.assert_allclose(moved[:, 0], np.array([0, 0, 2, 4, 4, 4]) * STEP, atol=1e-6)
+    np.testing.assert_allclose(moved[:, 1], np.array([0, 0, -1, -2, -2, -2]) * STEP, atol=1e-6)
+    ratio = (edited.take.slots.scale / film.take.slots.scale)[:, 2]
+    expected = 1.21 ** (np.array([0, 1, 2, 3, 4, 4]) / 4)
+    np.testing.assert_allclose(ratio, expected, rtol=1e-5)
+    with pytest.raises(GeocoError, match="there is no frame 9"):
+        film.move(1, keys={0: (0, 0), 9: (1, 1)})
+
+
+def test_appearances_over_time(
+    film: Film, other: Scene, editor: Editor, frames: np.ndarray
+) -> None:
+    one = film.transplant(1, other, 2)
+    given = other.take.slots.appearance[0, 2]
+    assert (one.take.slots.appearance[:, 1] == given).all()
+    short = editor.encode_video(frames[1, :4])
+    stream = film.transplant(1, short, 2).take.slots.appearance[:, 1]
+    assert torch.equal(stream, short.take.slots.appearance[[0, 1, 2, 3, 3, 3], 2])
+
+
+def test_a_frame_of_a_film_is_a_scene(film: Film) -> None:
+    edited = film.move(1, dx=2)
+    scene = edited.frame(3)
+    assert np.array_equal(scene.image, edited.images[3])
+    assert np.array_equal(scene.masks, edited.masks[3])
+    with pytest.raises(GeocoError, match="there is no frame -1"):
+        film.frame(-1)
+
+
+# -- edit lists ------------------------------------------------------------------------------------
+
+
+def test_an_edit_list_replays_to_the_same_pixels(scene: Scene, other: Scene, film: Film) -> None:
+    donor = other.move(2, dx=2)
+    edited = (
+        scene.move(1, dx=3).transplant(2, donor, 3).set_background(film.frame(2).resize(1, 1.1))
+    )
+    again = Scene.replay(edited.to_json(), scene.editor)
+    assert np.array_equal(again.image, edited.image)
+    assert again.key == edited.key
+    assert again.history == edited.history
+    moving = film.move(1, keys={0: (0, 0), 5: (3, 1)}).remove(2, frames=(1, 2))
+    assert np.array_equal(Film.replay(moving.to_json(), film.editor).images, moving.images)
+    # A name says what was done: other edits, other name.
+    assert len({scene.key, edited.key, donor.key, other.key}) == 4
+
+
+def test_bad_edit_lists(scene: Scene, film: Film) -> None:
+    editor = scene.editor
+    good = json.loads(scene.move(1, dx=1).to_json())
+    with pytest.raises(GeocoError, match="edit list of a film"):
+        Scene.replay(film.to_json(), editor)
+    for change, message in [
+        ({"format": 2}, "format"),
+        ({"frames": ["no"]}, "not a PNG"),
+        ({"frames": []}, "one frame"),
+        ({"edits": [{"op": "fly", "slot": 1}]}, "fly"),
+        ({"edits": [{"op": "move", "slot": 1, "dz": 1.0}]}, "dz"),
+        (
+            {"edits": [{"op": "transplant", "slot": 1, "donor": "x", "donor_slot": 1}]},
+            "no scene 'x'",
+        ),
+    ]:
+        with pytest.raises(GeocoError, match=message):
+            Scene.replay(json.dumps({**good, **change}), editor)
+    with pytest.raises(GeocoError, match="edit list is not right"):
+        Scene.replay("{", editor)
+
+
+def test_the_python_of_an_edit_list_does_the_same(
+    editor: Editor, scene: Scene, other: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edited = scene.move(1, dx=3).resize(2, 1.25).transplant(2, other, 3).swap(0, 1)
+    text = edited.to_python("frame.png").replace("from geoco import Editor\n", "")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Editor, "load", classmethod(lambda cls, name: editor))
+    from PIL import Image
+
+    Image.fromarray(scene.source).save("frame.png")
+    Image.fromarray(other.source).save("donor0.png")
+    scope: dict[str, object] = {"Editor": Editor}
+    exec(text, scope)
+    made = scope["scene"]
+    assert isinstance(made, Scene)
+    assert np.array_equal(made.image, edited.image)
+    assert np.array_equal(np.asarray(Image.open("edited.png")), edited.image)
+
+
+# -- pictures --------------------------------------------------------------------------------------
+
+
+def test_a_scene_says_what_it_is(scene: Scene, film: Film) -> None:
+    assert repr(scene.move(1)) == "Scene(model='tiny', frames=1, slots=4, edits=1)"
+    assert repr(film) == "Film(model='tiny', frames=6, slots=4, edits=0)"
+
+
+def test_outlines_and_comparison(scene: Scene) -> None:
+    labels = scene.labels()
+    assert (labels == 0).sum() == scene.slots[scene.take.background].area
+    picture = scene.outlined(zoom=4)
+    assert picture.shape == (4 * SIZE, 4 * SIZE, 3)
+    assert scene.compare(scene.move(1, dx=2), zoom=2).shape[1] > 2 * 2 * SIZE

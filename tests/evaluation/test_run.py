@@ -1,0 +1,363 @@
+"""Evaluation end to end: our own model on the embedded generator, files, tables, resumption."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from evaluation_oracles import Discs, Numbered, scenes, video_major
+from helpers import SOLIDS, TINY, solids, tiny
+
+from geoco import config
+from geoco.data import ClipBatch, SolidsDataset
+from geoco.errors import GeocoError
+from geoco.evaluation import (
+    TABLES,
+    GeoCoModel,
+    OneSlotModel,
+    SlotModel,
+    as_values,
+    editing,
+    evaluate,
+    read_matched,
+    read_records,
+    read_tubes,
+    stability,
+    starting_positions,
+    window_major,
+    windows,
+)
+from geoco.evaluation.interfaces import Drawn
+from geoco.evaluation.matched import matched_scores
+from geoco.evaluation.video import tube_scores
+from geoco.evaluation.video_tracks import GeoCoVideoModel
+from geoco.models.slots import Slots
+
+
+def test_protocols() -> None:
+    assert isinstance(tiny(), SlotModel)
+    assert isinstance(tiny(), OneSlotModel)
+    assert isinstance(Discs(scenes(1)), SlotModel)
+    assert not isinstance(Discs(scenes(1)), OneSlotModel)
+
+
+def test_one_slot_decoded_anew_is_the_whole_scene_decoded_anew() -> None:
+    model = tiny()
+    found = windows.factual(model, solids(), 4)
+    encoded = found.encoded(torch.arange(len(found)))
+    fields_ = model.fields(encoded.slots)
+    for index in range(model.slots):
+        one = Slots(
+            encoded.slots.appearance[:, [index]].flip(0),
+            encoded.slots.position[:, [index]] + 0.2,
+            encoded.slots.scale[:, [index]] * 1.5,
+        )
+        single = model.compose(encoded, fields_.with_slot(index, model.fields(one)))
+        whole = model.decode(encoded, encoded.slots.with_slot(index, one))
+        for got, expected in zip(single, whole, strict=True):
+            torch.testing.assert_close(got, expected)
+    # The selector did something, or the test would say little about it.
+    assert model.model.selector is not None
+    assert not torch.equal(model.decode(encoded, encoded.slots)[1], fields_.logits)
+
+
+class Plain:
+    """Ours without the short cut."""
+
+    def __init__(self, model: GeoCoModel) -> None:
+        self.slots, self.size = model.slots, model.size
+        self.encode, self.decode = model.encode, model.decode
+
+
+def test_slots_that_are_drawn_once_give_the_same_stability() -> None:
+    model = tiny()
+    found = windows.factual(model, solids(), 4)
+    for scores in (stability.stability_scores, stability.shared_background_scores):
+        one, two = (
+            as_values(scores(m, found, batch)) for m, batch in ((model, 7), (Plain(model), 5))
+        )
+        assert one["spreads"][0]["radius"]["deviation"] > 0
+        for left, right in zip(one["spreads"], two["spreads"], strict=True):
+            for part in ("radius", "coverage"):
+                assert left[part] == pytest.approx(right[part], rel=1e-9)
+
+
+def test_both_ways_of_decoding_give_the_same_records() -> None:
+    model = tiny()
+    found = windows.factual(model, solids(), 4)
+    assert found.valid.sum() > 4
+    one, two = (editing.edit_records(m, found, 4) for m in (model, Plain(model)))
+    assert not isinstance(Plain(model), OneSlotModel)
+    assert_same_records(one, two)
+
+
+def test_rows_of_fields() -> None:
+    model = tiny()
+    encoded = windows.factual(model, solids(), 4).encoded(torch.arange(3))
+    whole = model.fields(encoded.slots)
+    some = whole[torch.tensor([2, 0, 2])]
+    expected = model.fields(encoded.rows(torch.tensor([2, 0, 2])).slots)
+    for part in fields(whole):
+        torch.testing.assert_close(getattr(some, part.name), getattr(expected, part.name))
+
+
+def test_the_compute_batch_changes_nothing() -> None:
+    model, dataset = tiny(), solids()
+    one, two = (windows.factual(model, dataset, batch) for batch in (3, 12))
+    for part in fields(one):
+        first, second = getattr(one, part.name), getattr(two, part.name)
+        if isinstance(first, torch.Tensor):
+            torch.testing.assert_close(first, second)
+        else:
+            np.testing.assert_array_equal(first, second)
+    assert_same_records(editing.edit_records(model, one, 3), editing.edit_records(model, two, 50))
+
+
+def test_every_initialisation_of_psnr_starts_from_its_own_positions() -> None:
+    model, dataset = tiny(), solids()
+    found = windows.factual(model, dataset, 3, 5)
+    frames = dataset.batch(found.window.tolist()).video[:, 0].double() / 255
+    for initialization in (0, 2):
+        starts = [starting_positions(int(w), model.slots, initialization) for w in found.window]
+        with torch.no_grad():
+            bound = model.model.bind(frames[:, None], torch.stack(starts).double())
+            image = model.model.draw(bound).image[:, 0]
+        expected = -10 * (image - frames).square().mean((1, 2, 3)).log10()
+        psnr = windows.reconstruction(model, found, initialization, 2)
+        torch.testing.assert_close(psnr, expected, rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(psnr, found.psnr)
+
+
+def test_starting_positions_are_those_of_batches_of_four() -> None:
+    model = tiny()
+    for window in range(10):
+        generator = torch.Generator().manual_seed(42 + window // 4)
+        expected = model.model.attention.draw_positions(4, generator)[window % 4]
+        torch.testing.assert_close(starting_positions(window, 4), expected.float())
+    assert not torch.equal(starting_positions(0, 4), starting_positions(0, 4, 1))
+
+
+def test_a_part_of_the_windows_starts_as_it_does_among_all() -> None:
+    model, dataset = tiny(), solids()
+    some, all_ = windows.factual(model, dataset, 4, 5), windows.factual(model, dataset, 4)
+    assert some.window.tolist() == [0, 1, 3, 6, 9]  # the first of each of four videos, then on
+    assert len(set(some.source)) == 4
+    torch.testing.assert_close(some.position, all_.position[torch.from_numpy(some.window)])
+
+
+def test_window_major_order() -> None:
+    assert window_major(["a", "a", "b", "b", "b", "c"]).tolist() == [0, 2, 5, 1, 3, 4]
+
+
+def test_end_to_end_on_solids(tmp_path: Path) -> None:
+    model, dataset = tiny(), solids()
+    heard: list[tuple[str, int, int]] = []
+    results = evaluate(
+        model, dataset, tmp_path, "tiny", batch=8, progress=lambda *news: heard.append(news)
+    )
+    # Windows of one frame have no whole-video table, and nobody asked for it.
+    assert set(results.tables) == set(TABLES) - {"tubes"}
+    for table in ("factual slots", *results.tables):
+        done, total = [news[1:] for news in heard if news[0] == table][-1]
+        assert done == total > 0
+    factual = results.tables["factual"]
+    assert factual["windows"] == len(dataset) == 12
+    assert len(factual["psnr_of_initializations"]) == 4
+    assert factual["reference_errors"]["position_to_reference"]["total"] > 0
+    assert 0 <= factual["segmentation"]["mean_iou"]["value"] <= 1
+    edited = results.tables["editing"]
+    assert edited["objects"] == factual["objects"] > 0
+    assert edited["all"]["position"]["error"]["total"] == 4 * factual["objects"]
+    assert edited["all"]["position"]["f1"]["low"] <= edited["all"]["position"]["f1"]["high"]
+    assert r"\textbf{tiny (measured here)}" in (tmp_path / "tables.tex").read_text()
+    text = (tmp_path / "tables.md").read_text()
+    assert "| GeoCo-SAVi (paper, Obj3D) | 44.210 | 0.0107 | 0.0436 | 0.0391 | 0.0007 |" in text
+    assert f"| **tiny (measured here)** | {factual['psnr']:.3f} |" in text
+    records = read_records(tmp_path)
+    assert as_values(editing.editing_scores(records)) == edited
+    pairs = results.tables["matched"]
+    assert as_values(matched_scores(read_matched(tmp_path))) == pairs
+    known = factual["reference_errors"]["position_to_reference"]["total"]
+    assert pairs["position"]["edits"] == 4 * known
+    assert 0 < pairs["objects"] <= known
+    assert pairs["position"]["exact"] is not None  # solids knows the truth
+    assert results.tables["finite-grid"]["windows"] == 12
+
+
+def test_whole_videos_where_there_are_any(tmp_path: Path) -> None:
+    video = SOLIDS.model_copy(update={"window": config.Window(length=3)})
+    model = GeoCoVideoModel(tiny().model)
+    results = evaluate(
+        model,
+        SolidsDataset(video, "val"),
+        tmp_path,
+        "tiny",
+        ("tubes",),
+        batch=8,
+    )
+    assert results.tables["tubes"]["videos"] == 4
+    assert results.tables["tubes"]["frames"] == 3
+    assert as_values(tube_scores(read_tubes(tmp_path))) == results.tables["tubes"]
+    with pytest.raises(GeocoError, match="length"):
+        evaluate(model, solids(), tmp_path / "other", "tiny", ("tubes",))
+
+
+def test_the_finite_grid_table_can_be_of_fewer_windows(tmp_path: Path) -> None:
+    model, dataset = tiny(), solids()
+    arguments = {"name": "tiny", "tables": ("finite-grid",), "batch": 8}
+    one = evaluate(model, dataset, tmp_path, extended_windows=3, **arguments)  # type: ignore[arg-type]
+    assert one.tables["finite-grid"]["windows"] == 3
+    with pytest.raises(GeocoError, match="windows of this table differ"):
+        evaluate(model, dataset, tmp_path, extended_windows=4, **arguments)  # type: ignore[arg-type]
+    both = evaluate(
+        model, dataset, tmp_path, "tiny", ("factual",), extended_windows=3, figures=False
+    )
+    assert set(both.tables) == {"factual", "finite-grid"}
+
+
+def test_finished_tables_are_not_computed_again(tmp_path: Path) -> None:
+    dataset = Numbered(video_major(3, 2))
+    model = Discs(scenes(6))
+    first = evaluate(model, dataset, tmp_path, "discs", ["stability"], batch=4)
+    done = model.decoded
+    evaluate(model, dataset, tmp_path, "discs", ["stability"], batch=3)
+    assert model.decoded == done
+    both = evaluate(model, dataset, tmp_path, "discs", ["stability", "editing"], batch=4)
+    assert model.decoded > done
+    assert both.tables["stability"] == first.tables["stability"]
+    (tmp_path / "stability.json").unlink()
+    again = evaluate(model, dataset, tmp_path, "discs", ["stability"], batch=5)
+    assert again.tables == both.tables  # with the table that was not asked for this time
+
+
+def test_every_table_is_computed_in_full_precision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Watched(Discs):
+        def draw(self, slots: Slots) -> Drawn:
+            seen.add((torch.backends.cudnn.allow_tf32, torch.is_autocast_enabled("cpu")))
+            return super().draw(slots)
+
+    seen: set[tuple[bool, bool]] = set()
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    with torch.autocast("cpu", torch.bfloat16):
+        for folder in "ab":  # also the second time
+            evaluate(
+                Watched(scenes(4)), Numbered(video_major(2, 2)), tmp_path / folder, "discs",
+                ["factual", "editing"], batch=4,
+            )  # fmt: skip
+        assert torch.is_autocast_enabled("cpu")
+    assert torch.backends.cudnn.allow_tf32
+    assert seen == {(False, False)}
+
+
+def test_a_failing_table_leaves_the_finished_ones(tmp_path: Path) -> None:
+    class Failing(Discs):
+        def decode(self, encoded, slots):  # type: ignore[no-untyped-def]
+            if slots.scale.shape[1] == 2 and float(slots.scale[0, 0]) == pytest.approx(0.3):
+                raise KeyboardInterrupt
+            return super().decode(encoded, slots)
+
+    dataset, objects = Numbered(video_major(3, 2)), scenes(6, (5, 6), objects=2)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(Failing(objects), dataset, tmp_path, "discs", ["editing", "stability"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "editing-records.npz",
+        "editing.json",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [({"name": "other"}, "model"), ({"windows": 4}, "windows")],
+)
+def test_other_results_are_not_mixed_in(tmp_path: Path, change: dict[str, int], what: str) -> None:
+    dataset, model = Numbered(video_major(3, 2)), Discs(scenes(6))
+    wanted = {"name": "discs", "tables": ["stability"]}
+    evaluate(model, dataset, tmp_path, **wanted)  # type: ignore[arg-type]
+    with pytest.raises(GeocoError, match=rf"another evaluation \(.*{what}.* differ\): delete it"):
+        evaluate(model, dataset, tmp_path, **{**wanted, **change})  # type: ignore[arg-type]
+
+
+def test_another_model_of_the_same_name_is_told_apart(tmp_path: Path) -> None:
+    """By its weights, and by what decides how the selector acts."""
+    evaluate(tiny(), solids(), tmp_path, "tiny", ["stability"], windows=4)
+    assert evaluate(tiny(), solids(), tmp_path, "tiny", ["stability"], windows=4).tables
+    other = tiny()
+    with torch.no_grad():
+        other.model.decoder.alpha.bias[0] += 1e-3  # type: ignore[index]
+    bolder = GeoCoModel(tiny().model)
+    selector = TINY.selector.model_copy(update={"threshold": 0.6})
+    bolder.model.settings = TINY.model_copy(update={"selector": selector})
+    assert len({model.fingerprint for model in (tiny(), other, bolder)}) == 3
+    for model in (other, bolder):
+        with pytest.raises(GeocoError, match=r"\(checksum of the model differ\)"):
+            evaluate(model, solids(), tmp_path, "tiny", ["stability"], windows=4)
+
+
+def test_other_masks_and_other_windows_are_told_apart(tmp_path: Path) -> None:
+    class Unmasked(SolidsDataset):
+        def batch(self, indices: Sequence[int]) -> ClipBatch:
+            found = super().batch(indices)
+            assert found.masks is not None
+            return replace(found, masks=torch.zeros_like(found.masks))
+
+    longer = SOLIDS.model_copy(update={"window": config.Window(length=2)})
+    evaluate(tiny(), solids(), tmp_path, "tiny", ["stability"], windows=4)
+    with pytest.raises(GeocoError, match=r"\(checksum of two windows differ\)"):
+        evaluate(tiny(), Unmasked(SOLIDS, "val"), tmp_path, "tiny", ["stability"], windows=4)
+    with pytest.raises(GeocoError, match="frames of a window"):
+        evaluate(tiny(), SolidsDataset(longer, "val"), tmp_path, "tiny", windows=4)
+
+
+def test_results_say_what_they_are_of(tmp_path: Path) -> None:
+    evaluate(tiny(), solids(), tmp_path, "tiny", ["editing", "matched"], windows=4)
+    editing_, matched_ = (
+        json.loads((tmp_path / f"{table}.json").read_text())["population"]
+        for table in ("editing", "matched")
+    )
+    said = "solids, val split: 4 videos of 20 frames, 16 x 16, seed 42"
+    assert editing_["data"] == matched_["data"] == said
+    assert (editing_["interval replicates"], matched_["interval replicates"]) == (10_000, 5_000)
+    assert matched_["changed pixels"] == "by more than 2/255"
+
+
+def test_a_smaller_tile_changes_nothing(tmp_path: Path) -> None:
+    values = [
+        evaluate(
+            tiny(), solids(), tmp_path / str(tile), "tiny", ["finite-grid"], 8, 4, tile=tile
+        ).tables
+        for tile in (None, 1)
+    ]
+    assert values[0] == values[1]
+
+
+def test_a_finished_evaluation_looks_at_nothing_again(tmp_path: Path) -> None:
+    dataset, model = Numbered(video_major(3, 2)), Discs(scenes(6))
+    found = evaluate(model, dataset, tmp_path, "discs")
+    done = model.decoded
+    assert evaluate(model, dataset, tmp_path, "discs").tables == found.tables
+    assert model.decoded == done
+
+
+def test_messages(tmp_path: Path) -> None:
+    dataset, model = Numbered(["a", "b"]), Discs(scenes(2))
+    with pytest.raises(GeocoError, match="there is no table 'edit': choose from factual, editing"):
+        evaluate(model, dataset, tmp_path, "discs", ["edit"])
+    with pytest.raises(GeocoError, match="at least one window"):
+        evaluate(model, dataset, tmp_path, "discs", windows=0)
+    with pytest.raises(GeocoError, match="64 x 64 pixels, but the dataset has 16 x 16"):
+        evaluate(model, replace(dataset, size=16), tmp_path, "discs")
+    with pytest.raises(GeocoError, match="evaluate 'editing' first"):
+        read_records(tmp_path)
+
+
+def assert_same_records(one: editing.EditRecords, two: editing.EditRecords) -> None:
+    for kind in ("position", "scale", "transplant"):
+        first, second = getattr(one, kind), getattr(two, kind)
+        assert len(first) > 0
+        for part in fields(first):
+            np.testing.assert_allclose(getattr(first, part.name), getattr(second, part.name))

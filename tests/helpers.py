@@ -1,0 +1,65 @@
+"""Small models and data sets, and the command line, for tests of any part."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+from geoco import config
+from geoco.data import SolidsDataset
+from geoco.evaluation import GeoCoModel
+from geoco.models.geoco import GeoCo
+
+TINY = config.Model(
+    encoder=config.ConvEncoder(width=8),
+    slots=config.Slots(count=4, dim=8, update_dim=8, grid_dim=8),
+    decoder=config.Decoder(broadcast=4, layers=((8, 3), (16, 3))),
+    # So loose that the selector of a network without training acts, and so tight that objects stay.
+    selector=config.Selector(threshold=0.5, least_area=1, least_peak=0.0, label_limit=0.1),
+)
+SOLIDS = config.Solids(
+    episodes=config.Episodes(train=1, val=4, test=1), frames=20, height=16, width=16, supersample=1
+)
+
+
+def tiny() -> GeoCoModel:
+    """Without training, but loud enough that slots differ: each window gets two valid objects."""
+    torch.manual_seed(1)
+    model = GeoCo(TINY).double()
+    assert model.selector is not None
+    with torch.no_grad():
+        for weight in (model.decoder.place.weight, model.decoder.alpha.weight):
+            weight.mul_(6)
+        model.attention.query.weight.mul_(8)
+        for weight in model.selector.judge.parameters():
+            weight.mul_(4)
+    return GeoCoModel(model)
+
+
+def solids() -> SolidsDataset:
+    return SolidsDataset(SOLIDS, "val")
+
+
+ROOT = Path(__file__).parents[1]
+
+
+def geoco(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "geoco.cli", *map(str, arguments)]
+    path = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=path, timeout=120)
+
+
+SMALL = [
+    "data.episodes={train: 2, val: 1, test: 1}",
+    "data.frames=4",
+    "data.height=16",
+    "data.width=16",
+    "data.supersample=1",
+    "model.decoder.broadcast=4",
+    "model.decoder.layers=[[8,3],[16,3]]",
+    "model.selector.least_area=0",
+    "model.selector.least_peak=0.0",
+    "model.selector.label_limit=50.0",
+]

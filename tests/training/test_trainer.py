@@ -1,0 +1,452 @@
+"""Training as a whole: repeatable, resumable, divisible, and honest about what goes wrong."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from geoco import config
+from geoco.config import Config
+from geoco.errors import GeocoError
+from geoco.models import checkpoints
+from geoco.training import step as stepping
+from geoco.training.run_folder import Run, read_metrics
+from geoco.training.trainer import Machine, Trainer, start
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = ROOT / "configs"
+GOLDEN = Path(__file__).parent / "golden_curve.json"
+TRAINED = [
+    path.stem
+    for path in sorted(CONFIGS.glob("*.yaml"))
+    if path.stem
+    not in (
+        "solids",
+        "solids-video",
+        "solids-textured",
+        "obj3d",
+        "movi-c",
+        "folder",
+        "geoco-movi-c",
+    )
+]
+
+# Filters that let a network without training through, so that every term has work to do.
+LOOSE = [
+    "train.quality.fewest_pixels=1",
+    "train.quality.least_peak=0.0",
+    "train.quality.largest_scale=2.0",
+    "train.quality.deviations=0.0",
+    "train.quality.most_tokens=1.0",
+    "train.quality.most_overlap=1.0",
+    "train.quality.scale_ratio=[0.01,100.0]",
+    "model.selector.least_area=1",
+    "model.selector.least_peak=0.0",
+]
+TINY = [
+    *LOOSE,
+    "data.episodes={train: 6, val: 2, test: 1}",
+    "data.frames=6",
+    "data.supersample=1",
+    "data.height=16",
+    "data.width=16",
+    "model.encoder.width=8",
+    "model.slots={count: 4, dim: 8, update_dim: 16, grid_dim: 16}",
+    "model.decoder.broadcast=4",
+    "model.decoder.layers=[[8,5],[16,3]]",
+    "train.budget=0.00043",  # 30 steps
+    "train.batch=4",
+    "train.precision=32-true",
+    "train.feed=resident",
+    "train.log_every=3",
+    "train.validation=4",
+    "train.checkpoint_every=4",
+    "train.validate_every=10",
+    "train.picture_every=15",
+]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    """So small a model gains nothing from threads, and on a busy machine loses much."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+def tiny(*overrides: str) -> Config:
+    return config.load(CONFIGS / "geoco.yaml", [*TINY, *overrides])
+
+
+def go(
+    settings: Config | None,
+    folder: Path,
+    minutes: float | None = None,
+    origin: Path | None = None,
+) -> None:
+    start(settings, folder, Machine("cpu"), minutes, Console(quiet=True), origin)
+
+
+def final(folder: Path) -> dict[str, torch.Tensor]:
+    return checkpoints.read_weights(folder).tensors
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing interrupted."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    go(tiny(), folder)
+    return folder
+
+
+# -- the curve -------------------------------------------------------------------------------------
+
+
+def test_golden_curve(whole: Path) -> None:
+    """Thirty steps through every phase. A change that is meant to keep numbers must keep these.
+
+    `GEOCO_GOLDEN=1 pytest tests/test_train.py -k golden` writes them anew.
+    """
+    found = read_metrics(whole / "metrics.csv")
+    kept = {name: found[name] for name in ("step", *stepping.COLUMNS)}
+    if os.environ.get("GEOCO_GOLDEN"):
+        GOLDEN.write_text(json.dumps(kept, indent=1) + "\n")
+    golden = json.loads(GOLDEN.read_text())
+    assert kept["step"] == golden["step"] == list(range(3, 31, 3))
+    for name in stepping.COLUMNS:
+        assert kept[name] == pytest.approx(golden[name], rel=2e-3, abs=1e-7), name
+    assert all(any(golden[name]) for name in stepping.COLUMNS)  # every term was at work
+
+
+def test_a_run_explains_itself(whole: Path) -> None:
+    names = {path.name for path in whole.iterdir()}
+    assert names == {
+        "README.md", "config.yaml", "environment.json", "metrics.csv", "pace.csv", "validation.csv",
+        "gradients.csv", "curves.png", "tensorboard", "pictures", "checkpoints",
+    }  # fmt: skip
+    assert Run.open(whole).config == tiny()
+    assert {p.name for p in (whole / "pictures").iterdir()} == {
+        "step-00000015.png",
+        "step-00000030.png",
+    }
+    gradients = read_metrics(whole / "gradients.csv")
+    assert gradients["step"] == [0, 15]
+    assert gradients["rec/decoder"][0] > 0
+    assert gradients["pos/decoder"][0] != gradients["pos/decoder"][0]  # not yet active: nan
+    assert gradients["pos/decoder"][1] > 0
+    kept = sorted(path.name for path in (whole / "checkpoints").glob("step-*"))
+    assert "step-00000030" in kept
+    assert len(kept) <= 3
+
+
+def test_a_recorded_step_reads_what_is_given_now(tmp_path: Path) -> None:
+    """Recorded steps look at fixed buffers: filling them must bring every input there."""
+    run = trainer(tmp_path / "run", tiny())
+    places = []
+    for step in (0, 1):
+        given = run._feed(1)(step), run._draws(step, 1)
+        run.stepper._fill(*given)
+        assert run.stepper._inputs is not None
+        for kept, part in zip(run.stepper._inputs, given, strict=True):
+            for name, value in vars(part).items():
+                assert torch.equal(getattr(kept, name), value), name
+                places.append((step, name, getattr(kept, name).data_ptr()))
+    assert [place[1:] for place in places if place[0] == 0] == [
+        place[1:] for place in places if place[0] == 1
+    ]
+    run.close()
+
+
+# -- interruption ----------------------------------------------------------------------------------
+
+
+def same(one: Path, other: Path) -> None:
+    first, second = final(one), final(other)
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    for name in ("metrics.csv", "validation.csv", "gradients.csv"):
+        assert (one / name).read_text() == (other / name).read_text(), name
+    state, again = checkpoints.read_state(one), checkpoints.read_state(other)
+    assert all(torch.equal(state.tensors[name], again.tensors[name]) for name in state.tensors)
+
+
+def test_pieces_make_the_same_whole(whole: Path, tmp_path: Path) -> None:
+    """Stopped after every few steps and resumed: bit for bit what an uninterrupted run gives."""
+    folder = tmp_path / "run"
+    go(tiny(), folder, minutes=0)
+    pieces = 1
+    while checkpoints.read_weights(folder).step < 30:
+        go(None, folder, minutes=0.01)
+        pieces += 1
+    assert pieces > 2
+    same(whole, folder)
+
+
+def test_killed_at_random_moments(whole: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    settings = tmp_path / "tiny.yaml"
+    settings.write_text(tiny().to_yaml())
+    begin = ["train", str(settings), "--out", str(folder), "--accelerator", "cpu"]
+    again = ["train", "--resume", str(folder), "--accelerator", "cpu"]
+    chance = random.Random(4)
+    kills = 0
+    for _ in range(40):
+        command = [sys.executable, "-m", "geoco.cli"]
+        command += again if (folder / "config.yaml").exists() else begin
+        process = subprocess.Popen(
+            command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        if kills < 3:
+            # Not before it is at work, and then at any instant.
+            waited = time.monotonic()
+            before = sum(1 for _ in folder.glob("checkpoints/step-*"))
+            while process.poll() is None and time.monotonic() - waited < 60:
+                if sum(1 for _ in folder.glob("checkpoints/step-*")) > min(before, 1):
+                    break
+                time.sleep(0.02)
+            time.sleep(chance.uniform(0, 1.0))
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+                kills += 1
+        _, errors = process.communicate(timeout=300)
+        if process.returncode == 0:
+            break
+        assert process.returncode == -signal.SIGKILL, errors.decode()
+    assert process.returncode == 0
+    assert kills > 0
+    same(whole, folder)
+
+
+# -- branching -------------------------------------------------------------------------------------
+
+
+def test_a_branch_begins_where_its_origin_was(whole: Path, tmp_path: Path) -> None:
+    """By the same configuration it ends as the origin did; by another one it does not."""
+    first = tmp_path / "first"
+    go(tiny(), first, minutes=0)
+    while (began := checkpoints.read_weights(first).step) < 6:
+        go(None, first, minutes=0)
+    assert began < 30
+    go(tiny(), tmp_path / "same", origin=first)
+    ends = [checkpoints.read_weights(folder) for folder in (whole, tmp_path / "same")]
+    assert ends[0].step == ends[1].step == 30
+    assert all(torch.equal(ends[1].tensors[name], value) for name, value in ends[0].tensors.items())
+    # It took over what had been logged, and what it did itself was the same; only time is its own.
+    for log in ("metrics.csv", "validation.csv", "gradients.csv"):
+        assert (tmp_path / "same" / log).read_bytes() == (whole / log).read_bytes()
+    before, after = ((folder / "pace.csv").read_text() for folder in (first, tmp_path / "same"))
+    assert before.count("\n") > 1
+    assert after.startswith(before)
+    assert len(after) > len(before)
+    other = tiny("train.weights.rec=2.0")
+    go(other, tmp_path / "other", origin=first)
+    last = checkpoints.read_weights(tmp_path / "other")
+    assert last.config.train.weights.rec == 2
+    assert any(not torch.equal(last.tensors[n], value) for n, value in ends[0].tensors.items())
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ((), "it is at step 30, and this schedule ends at 30"),
+        (("train.budget=0.001", "model.encoder.width=16"), "these are weights of another model"),
+        (("train.budget=0.001", "train.ema=0.9"), "its train.ema is None, here it is 0.9"),
+    ],
+)
+def test_a_branch_that_cannot_be(
+    whole: Path, tmp_path: Path, changes: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(GeocoError, match=said):
+        go(tiny(*changes), tmp_path / "branch", origin=whole)
+    assert not (tmp_path / "branch").exists()
+
+
+def test_weights_alone_are_no_beginning(whole: Path, tmp_path: Path) -> None:
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    last = checkpoints.latest(whole / "checkpoints")
+    assert last is not None
+    shutil.copy(last / "weights.safetensors", alone)
+    with pytest.raises(GeocoError, match="weights alone can be used"):
+        go(tiny("train.budget=0.001"), tmp_path / "branch", origin=alone)
+    assert not (tmp_path / "branch").exists()
+
+
+# -- division --------------------------------------------------------------------------------------
+
+
+def test_two_processes_give_the_curve_of_one(whole: Path, tmp_path: Path) -> None:
+    """Donors, confidences and normalisers are global, random numbers follow the sample."""
+    folder, settings = tmp_path / "run", tmp_path / "tiny.yaml"
+    settings.write_text(tiny().to_yaml())
+    command = [sys.executable, "-m", "geoco.cli", "train", str(settings), "--out", str(folder)]
+    command += ["--accelerator", "cpu", "--devices", "2"]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr
+    one, two = read_metrics(whole / "metrics.csv"), read_metrics(folder / "metrics.csv")
+    for name in one:
+        assert two[name] == pytest.approx(one[name], rel=2e-3, abs=1e-7), name
+
+
+# -- what goes wrong -------------------------------------------------------------------------------
+
+
+def trainer(folder: Path, settings: Config) -> Trainer:
+    from lightning.fabric import Fabric
+
+    fabric = Fabric(accelerator="cpu", devices=1, precision="32-true")
+    return Trainer(Run.create(folder, settings), fabric, Console(quiet=True))
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the step and the term, and the state before it: not a wasted night."""
+    real: Callable[..., object] = stepping.objective
+    calls = []
+
+    def spoiled(*arguments: object, **options: object) -> object:
+        calls.append(1)
+        result = real(*arguments, **options)
+        if len(calls) < 6:
+            return result
+        terms = replace(result.terms, ov=result.terms.ov * torch.nan)  # type: ignore[attr-defined]
+        return replace(result, terms=terms, live=result.live * torch.nan)  # type: ignore[attr-defined,type-var]
+
+    # Without pictures: those look at the objective as well.
+    quiet = ["train.picture_every=1000", "train.checkpoint_every=1000", "train.validate_every=1000"]
+    good = trainer(tmp_path / "good", tiny(*quiet))
+    for _ in range(5):
+        good._advance()
+    good.close()
+    monkeypatch.setattr(stepping, "objective", spoiled)
+    run = trainer(tmp_path / "run", tiny(*quiet, "train.log_every=9"))
+    monkeypatch.setattr("geoco.training.diagnostics.gradient_norms", lambda *_: dict.fromkeys(
+        run.logs.gradients.columns, 0.0))  # type: ignore[union-attr]  # fmt: skip
+    with pytest.raises(GeocoError, match=r"step 5: ov, total, gradient_norm not finite; .*failed"):
+        run.train()
+    saved = checkpoints.read_weights(tmp_path / "run" / "failed")
+    assert saved.step == 5
+    state = checkpoints.read_state(tmp_path / "run" / "failed").tensors
+    assert all(torch.isfinite(value).all() for value in state.values())
+    expected = good.model.state_dict()
+    for name, value in saved.tensors.items():
+        if not name.endswith(("reference_scale", "cap")):  # which belong to the step
+            assert torch.equal(value, expected[name]), name
+
+
+def test_another_models_checkpoint_is_refused(whole: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder)
+    other = tiny("model.slots.count=5")
+    (folder / "config.yaml").write_text(other.to_yaml())
+    with pytest.raises(GeocoError, match=r"attention\.appearance"):
+        go(None, folder)
+
+
+@pytest.mark.parametrize(
+    ("machine", "message"),
+    [
+        (Machine("gpu"), "--accelerator gpu: expected one of auto, cpu, cuda"),
+        (Machine("cuda"), "--accelerator cuda: PyTorch finds no CUDA device here; use cpu"),
+    ],
+)
+def test_impossible_machines(tmp_path: Path, machine: Machine, message: str) -> None:
+    if machine.accelerator == "cuda" and torch.cuda.is_available():
+        pytest.skip("there is one")
+    with pytest.raises(GeocoError, match=message):
+        start(tiny(), tmp_path / "run", machine, None, Console(quiet=True))
+    assert not (tmp_path / "run").exists()
+
+
+# -- every shipped configuration -------------------------------------------------------------------
+
+SMALL = [
+    *LOOSE,
+    "data.kind=solids",
+    "data.episodes={train: 3, val: 2, test: 1}",
+    "data.frames=6",
+    "data.supersample=1",
+    "data.height=16",
+    "data.width=16",
+    "train.budget=0.0002",
+    "train.batch=2",
+    "train.feed=stream",
+    "train.validation=2",
+    "train.log_every=1",
+    "train.picture_every=10",
+]
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_shipped_configurations_train_through_all_phases(name: str, tmp_path: Path) -> None:
+    layers = "[[8,5],[16,3],[16,3],[16,3],[16,3]]"
+    changes = [*SMALL, "model.decoder.broadcast=4", f"model.decoder.layers={layers}"]
+    if name != "geoco":  # one in half precision, which a CPU is slow at
+        changes.append("train.precision=32-true")
+    settings = config.load(CONFIGS / f"{name}.yaml", changes)
+    go(settings, tmp_path / "run")
+    found = read_metrics(tmp_path / "run" / "metrics.csv")
+    weights = settings.train.weights
+    planned = {term for phase in settings.train.phases for term in phase.terms}
+    for term in ("rec", "ov", "pos", "geo", "tail"):
+        # A term that is active may find nobody to look at; one that is not must say nothing.
+        active = getattr(weights, term) > 0 and term in planned
+        assert active or not any(found[term]), term
+    assert found["rec"][-1] > 0
+    assert len(found["step"]) == round(settings.train.steps * settings.train.budget)
+    assert settings.model.selector.enabled or not any(found["selector"])
+
+
+def test_the_movi_configuration_trains_through_all_phases(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    shape = transformers.Dinov2Config(
+        hidden_size=384, num_hidden_layers=1, num_attention_heads=6, image_size=518, patch_size=14
+    )
+    transformers.Dinov2Model(shape).save_pretrained(tmp_path / "dino")
+    changes = [
+        *SMALL,
+        "train.quality.least_compactness=0.0",
+        "train.quality.fewest_coherent_tokens=0.0",
+        "train.quality.least_agreement=0.0",
+        "train.quality.position_coverage=1.0",
+        "train.budget=0.0001",
+        "train.precision=32-true",
+        f"model.encoder.weights={tmp_path / 'dino'}",
+        "model.decoder.broadcast=8",
+        "model.decoder.layers=[[8,5],[16,3],[16,3]]",
+    ]
+    settings = config.load(CONFIGS / "geoco-movi-c.yaml", changes)
+    go(settings, tmp_path / "run")
+    found = read_metrics(tmp_path / "run" / "metrics.csv")
+    assert all(any(found[term]) for term in ("rec", "ov"))
+    moved = checkpoints.read_weights(tmp_path / "run").tensors
+    assert moved["temporal.residual.weight"].abs().max() > 0  # the initializer learned something
+
+
+def test_a_training_state_is_small(tmp_path: Path) -> None:
+    """At most 12 MB for the whole Obj3D model, so that a run can travel between machines."""
+    changes = ["data.episodes={train: 1, val: 1, test: 1}", "data.frames=4", "data.supersample=1"]
+    changes += ["train.budget=1e-5", "train.batch=2", "train.validation=1", "train.feed=stream"]
+    changes += ["train.picture_every=100000", "train.precision=32-true"]
+    go(config.load(CONFIGS / "geoco.yaml", changes), tmp_path / "run")
+    file = checkpoints.latest(tmp_path / "run" / "checkpoints")
+    assert file is not None
+    assert (file / checkpoints.STATE).stat().st_size < 12e6
+    assert (file / checkpoints.WEIGHTS).stat().st_size < 3e6

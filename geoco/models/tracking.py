@@ -1,7 +1,8 @@
-"""Slots through a video by a model that was trained on single frames.
+"""Slots through a video, by whatever a model was trained for.
 
-Such a model has never started from slots that are bound already, and loses its objects if it must.
-So every frame is bound anew, from the learned appearances at the places where slots were in the
+A model that was trained on videos binds each frame from the slots of the one before. One of single
+frames has never started from slots that are bound already, and loses its objects if it must. There
+every frame is bound anew, from the learned appearances at the places where slots were in the
 frame before. Now and then two slots change places by that; each is then called what it was called
 before, by the assignment of slots that moves them least in place and in appearance.
 """
@@ -14,6 +15,7 @@ from jaxtyping import Float, Int64
 from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
 from torch import Tensor
 
+from geoco.config import Config
 from geoco.models.slots import Binding, Slots
 
 _DISTANCE = 0.2  # on the grid, as different as two unlike appearances: an object's usual scale
@@ -24,6 +26,41 @@ class Binds(Protocol):
     """What following needs of a model."""
 
     def bind(self, video: Tensor, positions: Tensor) -> Binding: ...
+
+
+def knows_videos(config: Config) -> bool:
+    """Whether a model was trained to carry slots from frame to frame, by its configuration.
+
+    On windows of several frames, or with a temporal initializer.
+    """
+    return config.data.window.length > 1 or config.model.temporal.enabled
+
+
+@torch.no_grad()
+def bind_videos(
+    model: Binds,
+    videos: Float[Tensor, "batch time 3 height width"],
+    positions: Float[Tensor, "batch slot 2"],
+    carried: bool,
+) -> Binding:
+    """Slots of every frame of every video, those of the first frames from the given positions.
+
+    `carried` says whether the model knows videos; single frames are bound alike either way. The
+    editor and the evaluation both bind by this.
+    """
+    if carried or videos.shape[1] == 1:
+        return model.bind(videos, positions)
+    each = [follow(model, *pair) for pair in zip(videos, positions, strict=True)]
+    slots = [binding.slots for binding in each]
+    return Binding(
+        Slots(
+            torch.stack([part.appearance for part in slots]),
+            torch.stack([part.position for part in slots]),
+            torch.stack([part.scale for part in slots]),
+        ),
+        torch.stack([binding.attention for binding in each]),
+        torch.stack([binding.gate for binding in each]),
+    )
 
 
 @torch.no_grad()

@@ -73,7 +73,7 @@ def row(name: str, measured: str, target: str) -> None:
 def decoding(editor: Editor, repeats: int) -> tuple[float, float]:
     """Milliseconds of an edit with its picture, and of drawing the same scene from nothing."""
     size = editor.model.size
-    clip = SolidsDataset(config.Solids(height=size, width=size), "val")[0]
+    clip = SolidsDataset(config.SolidsConfig(height=size, width=size), "val")[0]
     scene = editor.encode(media.picture(clip.video[0]))
     take = scene.take
     one, everything = [], []

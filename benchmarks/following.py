@@ -15,7 +15,7 @@ from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
 from torch import Tensor
 
 from geoco import edit_maps
-from geoco.config import Solids, Window
+from geoco.config import SolidsConfig, WindowConfig
 from geoco.data import SolidsDataset
 from geoco.evaluation import windows as population
 from geoco.models import compositing, pretrained, tracking
@@ -58,8 +58,8 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=24)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    cut = Window(length=arguments.frames, stride=arguments.frames)
-    dataset = SolidsDataset(Solids(window=cut), "val")
+    cut = WindowConfig(length=arguments.frames, stride=arguments.frames)
+    dataset = SolidsDataset(SolidsConfig(window=cut), "val")
     windows = population.chosen_windows(dataset, arguments.clips).tolist()
     for name in arguments.models:
         model = pretrained.load(name).model

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from geoco.config import Episodes, Solids
+from geoco.config import EpisodesConfig, SolidsConfig
 from geoco.data.solids import SolidsDataset
 from geoco.solids import Canvas, Scenes, layers, moments, render, simulate
 
@@ -32,7 +32,7 @@ def main() -> None:
         torch.set_num_threads(1)
     print(f"PyTorch {torch.__version__}, {name}, 64 x 64, 3 x 3 samples per pixel")
 
-    config = Solids(episodes=Episodes(train=arguments.episodes))
+    config = SolidsConfig(episodes=EpisodesConfig(train=arguments.episodes))
     started = time.perf_counter()
     episodes = simulate(config, "train", np.arange(arguments.episodes))
     physics = time.perf_counter() - started

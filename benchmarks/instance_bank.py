@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from geoco import drawing
-from geoco.config import Solids, Window
+from geoco.config import SolidsConfig, WindowConfig
 from geoco.data.solids import SolidsDataset
 from geoco.instances import Scores, find_instances, score
 
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def _solids(episodes: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    dataset = SolidsDataset(Solids(window=Window(length=100, stride=100)), "val")
+    dataset = SolidsDataset(SolidsConfig(window=WindowConfig(length=100, stride=100)), "val")
     for index in range(min(episodes, len(dataset))):
         clip = dataset[index]
         if clip.masks is None:

@@ -19,7 +19,7 @@ from tally import Tally
 from torch import Tensor
 
 from geoco import edit_maps, metrics
-from geoco.config import Solids
+from geoco.config import SolidsConfig
 from geoco.data import SolidsDataset
 from geoco.evaluation import GeoCoModel
 from geoco.evaluation import windows as population
@@ -122,7 +122,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     model = GeoCoModel(pretrained.load(arguments.model).model)
-    dataset = SolidsDataset(Solids(), "val")
+    dataset = SolidsDataset(SolidsConfig(), "val")
     windows = population.chosen_windows(dataset, arguments.windows)
     if arguments.spread:
         windows = np.linspace(0, len(dataset) - 1, arguments.windows).round().astype(np.int64)

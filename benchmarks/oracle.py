@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from geoco import drawing, metrics
-from geoco.config import Solids
+from geoco.config import SolidsConfig
 from geoco.data import SolidsDataset
 from geoco.evaluation import reference_objects
 from geoco.evaluation.exact_targets import truths
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--windows", type=int, default=260)
     parser.add_argument("--sheet", type=Path)
     arguments = parser.parse_args()
-    dataset = SolidsDataset(Solids(), "val")
+    dataset = SolidsDataset(SolidsConfig(), "val")
     factual = known(dataset, arguments.windows)
     objects = reference_objects.references(factual)
     asked = (

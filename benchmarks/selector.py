@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int64
 from tally import Tally
 from torch import Tensor
 
-from geoco.config import Solids
+from geoco.config import SolidsConfig
 from geoco.data import SolidsDataset
 from geoco.evaluation import GeoCoModel
 from geoco.evaluation import windows as population
@@ -67,7 +67,7 @@ def main() -> None:
     model, selector = GeoCoModel(loaded.model), loaded.model.selector
     if selector is None:
         parser.error(f"{arguments.model}: this model has no selector: choose one that has")
-    dataset = SolidsDataset(Solids(), "val")
+    dataset = SolidsDataset(SolidsConfig(), "val")
     total = Counts()
     windows = population.chosen_windows(dataset, arguments.windows)
     for window in windows.tolist():

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from geoco import drawing
-from geoco.config import Solids
+from geoco.config import SolidsConfig
 from geoco.data.solids import SolidsDataset
 from geoco.solids import render
 
-COLORS = Solids().colors
+COLORS = SolidsConfig().colors
 METAL_CONTRAST = 0.33  # objects whose brightness varies more than this share of its mean
 
 
@@ -29,7 +29,7 @@ def main() -> None:
     stored = np.load(arguments.reference)
     frames, masks, index = (stored[name] for name in ("frames", "masks", "index"))
     episodes, times = index.shape
-    dataset = SolidsDataset(Solids(), "train")
+    dataset = SolidsDataset(SolidsConfig(), "train")
     scenes = dataset.scenes(np.repeat(np.arange(episodes), times), index.astype(np.int64).flatten())
     pictures = render(scenes, dataset.canvas)
     ours = pictures.frames.permute(0, 2, 3, 1).numpy(), pictures.masks.numpy()

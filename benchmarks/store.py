@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from geoco.config import Store, Window
+from geoco.config import StoreConfig, WindowConfig
 from geoco.data.clip import ClipBatch
 from geoco.data.source import RawVideo
 from geoco.data.store import FRAMES, StoreDataset
@@ -41,9 +41,9 @@ def main() -> None:
         print(f"writing, every video synced: {total / seconds:,.0f} frames/s")
         (path / "train" / FRAMES).read_bytes()
         for length in (1, 4):
-            window = Window(length=length, stride=1)
+            window = WindowConfig(length=length, stride=1)
             size = arguments.size
-            config = Store(path=path, height=size, width=size, source=None, window=window)
+            config = StoreConfig(path=path, height=size, width=size, source=None, window=window)
             dataset = StoreDataset(config, "train")
             print(f"T = {length}")
             for name, make in PEERS.items():

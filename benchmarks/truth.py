@@ -10,7 +10,7 @@ import argparse
 
 import torch
 
-from geoco.config import Solids
+from geoco.config import SolidsConfig
 from geoco.data import SolidsDataset
 from geoco.evaluation import windows
 from geoco.evaluation.editing import Kind, Scope, edit_records, editing_scores
@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=64)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    dataset = SolidsDataset(Solids(), "val")
+    dataset = SolidsDataset(SolidsConfig(), "val")
     truth = TrueScenes(dataset)
     factual = windows.factual(truth, dataset, arguments.batch, arguments.windows)
     scores = editing_scores(edit_records(truth, factual, arguments.batch))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from geoco.config import Solids
+from geoco.config import SolidsConfig
 from geoco.data import SolidsDataset
 from geoco.evaluation import Encoded, evaluate, unplaced
 from geoco.geometry import grid
@@ -51,7 +51,7 @@ class Masks:
 
 
 def main() -> None:
-    dataset = SolidsDataset(Solids(), "val")
+    dataset = SolidsDataset(SolidsConfig(), "val")
     out = Path("runs") / "masks"
     evaluate(Masks(), dataset, out, "masks", ("factual", "editing"), windows=20)
     print((out / "tables.md").read_text())

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from geoco.config import Solids
+from geoco.config import SolidsConfig
 from geoco.data import SolidsDataset
 from geoco.evaluation import Encoded, evaluate
 from geoco.geometry import grid
@@ -36,7 +36,7 @@ class Discs:
 
 
 def main() -> None:
-    dataset = SolidsDataset(Solids(), "val")
+    dataset = SolidsDataset(SolidsConfig(), "val")
     out = Path("runs") / "discs"
     evaluate(Discs(), dataset, out, "discs", ("factual", "editing"), windows=20)
     print((out / "tables.md").read_text())

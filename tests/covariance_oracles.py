@@ -124,15 +124,17 @@ def only(factual: Factual, slot: int) -> Tensor:
     return chosen
 
 
-def tiny_settings(**changes: object) -> config.Model:
+def tiny_settings(**changes: object) -> config.ModelConfig:
     parts: dict[str, object] = {
-        "encoder": config.ConvEncoder(width=8),
-        "slots": config.Slots(count=3, dim=8, update_dim=8, grid_dim=8),
-        "decoder": config.Decoder(broadcast=4, layers=((8, 3), (16, 3))),
+        "encoder": config.ConvEncoderConfig(width=8),
+        "slots": config.SlotsConfig(count=3, dim=8, update_dim=8, grid_dim=8),
+        "decoder": config.DecoderConfig(broadcast=4, layers=((8, 3), (16, 3))),
         # So loose that the selector of a network without training acts.
-        "selector": config.Selector(threshold=0.5, least_area=1, least_peak=0.0, label_limit=0.5),
+        "selector": config.SelectorConfig(
+            threshold=0.5, least_area=1, least_peak=0.0, label_limit=0.5
+        ),
     }
-    return config.Model(**{**parts, **changes})  # type: ignore[arg-type]
+    return config.ModelConfig(**{**parts, **changes})  # type: ignore[arg-type]
 
 
 @torch.no_grad()

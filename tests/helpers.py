@@ -12,15 +12,19 @@ from geoco.data import SolidsDataset
 from geoco.evaluation import GeoCoModel
 from geoco.models.geoco import GeoCo
 
-TINY = config.Model(
-    encoder=config.ConvEncoder(width=8),
-    slots=config.Slots(count=4, dim=8, update_dim=8, grid_dim=8),
-    decoder=config.Decoder(broadcast=4, layers=((8, 3), (16, 3))),
+TINY = config.ModelConfig(
+    encoder=config.ConvEncoderConfig(width=8),
+    slots=config.SlotsConfig(count=4, dim=8, update_dim=8, grid_dim=8),
+    decoder=config.DecoderConfig(broadcast=4, layers=((8, 3), (16, 3))),
     # So loose that the selector of a network without training acts, and so tight that objects stay.
-    selector=config.Selector(threshold=0.5, least_area=1, least_peak=0.0, label_limit=0.1),
+    selector=config.SelectorConfig(threshold=0.5, least_area=1, least_peak=0.0, label_limit=0.1),
 )
-SOLIDS = config.Solids(
-    episodes=config.Episodes(train=1, val=4, test=1), frames=20, height=16, width=16, supersample=1
+SOLIDS = config.SolidsConfig(
+    episodes=config.EpisodesConfig(train=1, val=4, test=1),
+    frames=20,
+    height=16,
+    width=16,
+    supersample=1,
 )
 
 

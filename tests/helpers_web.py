@@ -23,13 +23,13 @@ def make_editor() -> Editor:
 
 
 def make_frames() -> np.ndarray:
-    small = config.Solids(
-        episodes=config.Episodes(train=1, val=2, test=1),
+    small = config.SolidsConfig(
+        episodes=config.EpisodesConfig(train=1, val=2, test=1),
         frames=12,
         height=SIZE,
         width=SIZE,
         supersample=1,
-        window=config.Window(length=6),
+        window=config.WindowConfig(length=6),
     )
     return SolidsDataset(small, "val").batch([0, 1]).video.permute(0, 1, 3, 4, 2).numpy()
 

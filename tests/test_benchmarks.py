@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from geoco.config import Solids
+from geoco.config import SolidsConfig
 from geoco.data import SolidsDataset
 from geoco.evaluation.editing import EditRecords, Records
 from geoco.ops import scale_steered_conv2d
@@ -114,7 +114,7 @@ def test_edits_of_some_slots_are_left_out() -> None:
 
 
 def test_shadows_are_where_the_floor_is_darker_than_in_other_frames() -> None:
-    dataset = SolidsDataset(Solids(), "val")
+    dataset = SolidsDataset(SolidsConfig(), "val")
     windows = range(0, 2600, 97)
     batch = dataset.batch(windows)
     assert batch.masks is not None

@@ -33,13 +33,13 @@ def weights(tmp_path: Path) -> Path:
 
 
 def test_a_model_on_frames_of_ones_own(weights: Path, tmp_path: Path) -> None:
-    solids = config.Solids(
-        episodes=config.Episodes(train=1, val=3, test=1),
+    solids = config.SolidsConfig(
+        episodes=config.EpisodesConfig(train=1, val=3, test=1),
         frames=8,
         height=SIZE,
         width=SIZE,
         supersample=1,
-        window=config.Window(length=4),
+        window=config.WindowConfig(length=4),
     )
     clips = SolidsDataset(solids, "val").batch([0, 1, 2])
     assert clips.masks is not None
@@ -99,9 +99,9 @@ def test_arrays_become_a_store_to_train_on(tmp_path: Path) -> None:
     np.savez(tmp_path / "frames.npz", frames=frames, masks=masks)
     said = run("store_from_arrays.py", "frames.npz", "stores/mine", cwd=tmp_path)
     assert said == "wrote stores/mine: 3 videos of 2 frames\n"
-    store = config.Store(path=tmp_path / "stores" / "mine", height=SIZE, width=SIZE)
+    store = config.StoreConfig(path=tmp_path / "stores" / "mine", height=SIZE, width=SIZE)
     data = StoreDataset(
-        store.model_copy(update={"window": config.Window(length=1, stride=1)}), "train"
+        store.model_copy(update={"window": config.WindowConfig(length=1, stride=1)}), "train"
     )
     assert len(data) == 6
     clip = data[3]

@@ -17,7 +17,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from geoco.config import Config, Split, Store
+from geoco.config import Config, Split, StoreConfig
 from geoco.errors import GeocoError
 
 console = Console()
@@ -50,8 +50,8 @@ def split_of(name: str) -> Split:
     raise GeocoError(f"--split {name}: expected one of {', '.join(get_args(Split))}")
 
 
-def store_of(config: Config) -> Store:
-    if not isinstance(config.data, Store):
+def store_of(config: Config) -> StoreConfig:
+    if not isinstance(config.data, StoreConfig):
         raise GeocoError(
             f"data.kind is '{config.data.kind}': only data of kind 'store' is imported, the "
             "embedded generator needs no import"

@@ -18,7 +18,7 @@ from geoco.cli.common import (
     split_of,
     store_of,
 )
-from geoco.config import Store
+from geoco.config import StoreConfig
 
 app = typer.Typer(help="Make, import and look at data.", no_args_is_help=True)
 
@@ -63,7 +63,7 @@ def data_inspect(
         rows = describe(stores)
     else:
         data = configuration.load(path, overrides or ()).data
-        stores = stores_below(data.path) if isinstance(data, Store) else []
+        stores = stores_below(data.path) if isinstance(data, StoreConfig) else []
         rows = describe(data)
     table = Table(*rows[0])
     for row in rows[1:]:

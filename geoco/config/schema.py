@@ -15,10 +15,10 @@ from pydantic import Field, model_validator
 
 from geoco.config import loading
 from geoco.config.loading import Section
-from geoco.config.training import Train
+from geoco.config.training import TrainConfig
 
 
-class Window(Section):
+class WindowConfig(Section):
     """How clips are cut from a video: one every `stride` frames, wherever `length` frames fit."""
 
     length: int = Field(1, ge=1)
@@ -38,7 +38,7 @@ Material = Literal["rubber", "metal"]
 Split = Literal["train", "val", "test"]
 
 
-class Episodes(Section):
+class EpisodesConfig(Section):
     """Episodes in each split; Obj3D's own numbers."""
 
     train: int = Field(2920, ge=1)
@@ -46,12 +46,12 @@ class Episodes(Section):
     test: int = Field(200, ge=1)
 
 
-class Solids(Section):
+class SolidsConfig(Section):
     """The embedded generator. The defaults are Obj3D's own parameters at 64 x 64."""
 
     kind: Literal["solids"] = "solids"
     seed: int = Field(42, ge=0)
-    episodes: Episodes = Episodes()
+    episodes: EpisodesConfig = EpisodesConfig()
     frames: int = Field(100, ge=1, le=1000)
     height: int = Field(64, ge=8, le=1024)
     width: int = Field(64, ge=8, le=1024)
@@ -74,10 +74,10 @@ class Solids(Section):
     )
     camera_jitter: float = Field(0.0, ge=0, le=1)
     textured: bool = False
-    window: Window = Window()
+    window: WindowConfig = WindowConfig()
 
     @model_validator(mode="after")
-    def _ordered(self) -> "Solids":
+    def _ordered(self) -> "SolidsConfig":
         if self.resting[0] > self.resting[1]:
             raise ValueError(f"resting must be [fewest, most], got {list(self.resting)}")
         if self.window.length > self.frames:
@@ -110,7 +110,7 @@ class FolderSource(Section):
     max_frames: int | None = Field(None, ge=1)  # longer videos become several of this length
 
 
-class Store(Section):
+class StoreConfig(Section):
     """Real data, imported once by `geoco data import` into `path` and read memory-mapped."""
 
     kind: Literal["store"] = "store"
@@ -122,17 +122,17 @@ class Store(Section):
     source: (
         Annotated[Obj3DSource | MoviSource | FolderSource, Field(discriminator="kind")] | None
     ) = None  # what to import; a store that is there needs none
-    window: Window = Window()
+    window: WindowConfig = WindowConfig()
 
 
-class ConvEncoder(Section):
+class ConvEncoderConfig(Section):
     """Four 5 x 5 convolutions; a quarter of the image's side in tokens."""
 
     kind: Literal["conv"] = "conv"
     width: int = Field(64, ge=1)
 
 
-class DinoEncoder(Section):
+class DinoEncoderConfig(Section):
     """Frozen DINOv2 features; `weights` is a folder or a name that transformers can load."""
 
     kind: Literal["dino"] = "dino"
@@ -140,7 +140,7 @@ class DinoEncoder(Section):
     dim: int = Field(128, ge=1)
 
 
-class Slots(Section):
+class SlotsConfig(Section):
     """Slots and how they are bound; the paper's Obj3D values."""
 
     count: int = Field(6, ge=2, le=64)
@@ -154,7 +154,7 @@ class Slots(Section):
     gate_bound: float = Field(0.5, gt=0, le=1)
 
 
-class Decoder(Section):
+class DecoderConfig(Section):
     """How slots are drawn; the paper's Obj3D values. Layers are [size, kernel]."""
 
     design: Literal["steered", "conventional", "canonical"] = "steered"
@@ -168,7 +168,7 @@ class Decoder(Section):
     most_gain: float = Field(2.0, gt=1)
 
     @model_validator(mode="after")
-    def _growing(self) -> "Decoder":
+    def _growing(self) -> "DecoderConfig":
         sizes = (self.broadcast, *(size for size, _ in self.layers))
         if any(after < before for before, after in itertools.pairwise(sizes)):
             raise ValueError(f"layers must not shrink from broadcast {self.broadcast}, got {sizes}")
@@ -177,7 +177,7 @@ class Decoder(Section):
         return self
 
 
-class Selector(Section):
+class SelectorConfig(Section):
     """Selective alpha ownership, the same in training and inference; the paper's Obj3D values."""
 
     enabled: bool = True
@@ -190,7 +190,7 @@ class Selector(Section):
     least_peak: float = Field(0.3, ge=0, le=1)
 
 
-class Temporal(Section):
+class TemporalConfig(Section):
     """The temporal initializer of later frames; without it they start where the last one ended."""
 
     enabled: bool = False
@@ -200,18 +200,20 @@ class Temporal(Section):
     history: int = Field(4, ge=1)
 
 
-class Model(Section):
-    encoder: Annotated[ConvEncoder | DinoEncoder, Field(discriminator="kind")] = ConvEncoder()
-    slots: Slots = Slots()
-    decoder: Decoder = Decoder()
-    selector: Selector = Selector()
-    temporal: Temporal = Temporal()
+class ModelConfig(Section):
+    encoder: Annotated[ConvEncoderConfig | DinoEncoderConfig, Field(discriminator="kind")] = (
+        ConvEncoderConfig()
+    )
+    slots: SlotsConfig = SlotsConfig()
+    decoder: DecoderConfig = DecoderConfig()
+    selector: SelectorConfig = SelectorConfig()
+    temporal: TemporalConfig = TemporalConfig()
 
 
 class Config(Section):
-    data: Annotated[Solids | Store, Field(discriminator="kind")] = Solids()
-    model: Model = Model()
-    train: Train = Train()
+    data: Annotated[SolidsConfig | StoreConfig, Field(discriminator="kind")] = SolidsConfig()
+    model: ModelConfig = ModelConfig()
+    train: TrainConfig = TrainConfig()
 
     def to_yaml(self) -> str:
         """The resolved configuration: what `geoco config show` prints and checkpoints store."""

@@ -15,7 +15,7 @@ Term = Literal["rec", "ov", "pos", "geo", "gate", "tail"]
 CenterPenalty = Literal["coordinate", "normalized"]
 
 
-class Phase(Section):
+class PhaseConfig(Section):
     """From step `start` on these terms are active; their weights rise over `ramp` steps.
 
     What a phase switches on stays on until one is `without` it. Steps are of the full schedule,
@@ -35,15 +35,15 @@ class Phase(Section):
 
 
 OBJ3D_PHASES = (
-    Phase(name="reconstruction", terms=("rec", "gate")),
-    Phase(name="factual calibration", start=15_000, ramp=2000, terms=("pos", "ov")),
-    Phase(name="transplantation", start=40_000, ramp=2000, terms=("geo",)),
-    Phase(name="normalized centers", start=50_000, center="normalized"),
-    Phase(name="tail", start=60_000, terms=("tail",)),
+    PhaseConfig(name="reconstruction", terms=("rec", "gate")),
+    PhaseConfig(name="factual calibration", start=15_000, ramp=2000, terms=("pos", "ov")),
+    PhaseConfig(name="transplantation", start=40_000, ramp=2000, terms=("geo",)),
+    PhaseConfig(name="normalized centers", start=50_000, center="normalized"),
+    PhaseConfig(name="tail", start=60_000, terms=("tail",)),
 )
 
 
-class Weights(Section):
+class LossWeights(Section):
     """The full weight of each term; zero leaves a term out."""
 
     rec: float = Field(1.0, ge=0)
@@ -55,14 +55,14 @@ class Weights(Section):
     compactness: float = Field(0.25, ge=0)  # of geo's third part
 
 
-class Reference(Section):
+class ReferenceScaleConfig(Section):
     """Continuation of the reference scale from that of uniform attention to the decoder's own."""
 
     start: int = Field(2000, ge=0)
     length: int = Field(8000, ge=1)
 
 
-class Quality(Section):
+class SlotQualityConfig(Section):
     """Which slots hold an object, and which are fit for transplants; judged on detached values."""
 
     fewest_pixels: int = Field(20, ge=0)
@@ -82,7 +82,7 @@ class Quality(Section):
     least_agreement: float = Field(0.6, ge=0, le=1)  # IoU of hard ownership and training support
 
 
-class Teacher(Section):
+class SelectorTeacherConfig(Section):
     """The selector's tri-state teacher."""
 
     density_ratio: tuple[float, float] = (1.2, 1.8)  # smoothstep of alpha's over attention's
@@ -95,7 +95,7 @@ class Teacher(Section):
     most_error: float = Field(5.0, gt=0)  # in units of that quantile
 
 
-class SelectorTraining(Section):
+class SelectorTrainingConfig(Section):
     start: int = Field(35_000, ge=0)
     apply: int = Field(36_200, ge=0)
     ramp: int = Field(3800, ge=0)  # of the transfer's cap
@@ -107,24 +107,24 @@ class SelectorTraining(Section):
     rank: float = Field(0.25, ge=0)  # lambda_rank
     temperature: float = Field(0.5, gt=0)
     rank_margin: float = Field(0.5, ge=0)
-    teacher: Teacher = Teacher()
+    teacher: SelectorTeacherConfig = SelectorTeacherConfig()
 
 
-class TemporalTraining(Section):
+class TemporalTrainingConfig(Section):
     """The temporal initializer's learning rate: its own warm-up from the step it is switched on."""
 
     factor: float = Field(0.25, gt=0)
     warmup: int = Field(2000, ge=0)
 
 
-class Also(Section):
+class ExtraStoreConfig(Section):
     """A store whose training clips join those of `data`, each `times` times as often."""
 
     path: Path
     times: int = Field(1, ge=1)
 
 
-class Train(Section):
+class TrainConfig(Section):
     """Optimisation, curriculum and what is written down on the way."""
 
     steps: int = Field(70_000, ge=1)
@@ -142,15 +142,15 @@ class Train(Section):
     feed: Literal["resident", "stream"] = "stream"  # all frames on the device, or read as needed
     stride: int = Field(1, ge=1)  # clips start at every so many frames; our choice
     flip: bool = False  # mirror half of the clips
-    also: tuple[Also, ...] = ()
-    phases: tuple[Phase, ...] = Field(OBJ3D_PHASES, min_length=1)
-    weights: Weights = Weights()
+    also: tuple[ExtraStoreConfig, ...] = ()
+    phases: tuple[PhaseConfig, ...] = Field(OBJ3D_PHASES, min_length=1)
+    weights: LossWeights = LossWeights()
     huber: float = Field(0.05, gt=0)
-    reference: Reference = Reference()
-    quality: Quality = Quality()
+    reference: ReferenceScaleConfig = ReferenceScaleConfig()
+    quality: SlotQualityConfig = SlotQualityConfig()
     geometry_frames: tuple[int, ...] = Field((0, 2), min_length=1)  # of a clip, that geo looks at
-    selector: SelectorTraining = SelectorTraining()
-    temporal: TemporalTraining = TemporalTraining()
+    selector: SelectorTrainingConfig = SelectorTrainingConfig()
+    temporal: TemporalTrainingConfig = TemporalTrainingConfig()
     log_every: int = Field(50, ge=1)
     checkpoint_every: int = Field(1000, ge=1)
     validate_every: int = Field(1000, ge=1)
@@ -159,7 +159,7 @@ class Train(Section):
     keep: int = Field(2, ge=1)  # checkpoints
 
     @model_validator(mode="after")
-    def _in_order(self) -> "Train":
+    def _in_order(self) -> "TrainConfig":
         starts = [phase.start for phase in self.phases]
         if starts[0] != 0 or any(b < a for a, b in itertools.pairwise(starts)):
             raise ValueError(f"phases must start at 0 and be in order, got {starts}")

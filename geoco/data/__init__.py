@@ -1,6 +1,6 @@
 """Data: one sample record, the embedded generator, and loaders for real videos."""
 
-from geoco.config import Config, Solids, Split, Store, Window
+from geoco.config import Config, SolidsConfig, Split, StoreConfig, WindowConfig
 from geoco.data.clip import Clip, ClipBatch
 from geoco.data.mixture import Clips, Ingredient, MixedDataset
 from geoco.data.solids import SolidsDataset
@@ -18,14 +18,14 @@ __all__ = [
 ]
 
 
-def open_dataset(config: Solids | Store, split: Split) -> SolidsDataset | StoreDataset:
+def open_dataset(config: SolidsConfig | StoreConfig, split: Split) -> SolidsDataset | StoreDataset:
     """The clips of a split, generated or read from a store, as the configuration says."""
-    if isinstance(config, Solids):
+    if isinstance(config, SolidsConfig):
         return SolidsDataset(config, split)
     return StoreDataset(config, split)
 
 
-def open_training(config: Config, window: Window | None = None) -> Clips:
+def open_training(config: Config, window: WindowConfig | None = None) -> Clips:
     """What a training takes its clips from: the training split, and the stores of `train.also`."""
     window = window or config.data.window
     own = open_dataset(config.data.model_copy(update={"window": window}), "train")
@@ -34,7 +34,7 @@ def open_training(config: Config, window: Window | None = None) -> Clips:
     ingredients = [Ingredient(own, 1, "data")]
     for also in config.train.also:
         index = read_index(also.path / "train")
-        store = Store(
+        store = StoreConfig(
             path=also.path, height=index.height, width=index.width, source=None, window=window
         )
         ingredients.append(Ingredient(StoreDataset(store, "train"), also.times, str(also.path)))

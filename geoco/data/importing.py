@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-from geoco.config import Split, Store
+from geoco.config import Split, StoreConfig
 from geoco.data import folder, movi, obj3d
 from geoco.data.source import RawVideo
 from geoco.data.store import read_index
@@ -37,7 +37,9 @@ class ImportProgress:
     total: int | None
 
 
-def import_data(config: Store, progress: Callable[[ImportProgress], None]) -> dict[Split, Path]:
+def import_data(
+    config: StoreConfig, progress: Callable[[ImportProgress], None]
+) -> dict[Split, Path]:
     """Import every split that the source has; returns where each store is."""
     source = config.source
     if source is None:
@@ -53,7 +55,7 @@ def import_data(config: Store, progress: Callable[[ImportProgress], None]) -> di
     return stores
 
 
-def fit(video: RawVideo, config: Store) -> RawVideo:
+def fit(video: RawVideo, config: StoreConfig) -> RawVideo:
     """The video at the store's size: frames by antialiased bilinear, masks by nearest pixel.
 
     Instances are found at that size, so that their edges are those of the stored frames. A piece
@@ -96,14 +98,17 @@ def _small(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _settings(config: Store) -> dict[str, Any]:
+def _settings(config: StoreConfig) -> dict[str, Any]:
     return config.model_dump(
         mode="json", include={"height", "width", "crop", "instances", "source"}
     )
 
 
 def _import_split(
-    config: Store, loader: ModuleType, split: Split, progress: Callable[[ImportProgress], None]
+    config: StoreConfig,
+    loader: ModuleType,
+    split: Split,
+    progress: Callable[[ImportProgress], None],
 ) -> None:
     total = loader.count(config.source, split)
     path = config.path / split

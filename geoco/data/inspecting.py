@@ -7,7 +7,7 @@ from typing import get_args
 import numpy as np
 
 from geoco import drawing
-from geoco.config import Solids, Split, Store
+from geoco.config import SolidsConfig, Split, StoreConfig
 from geoco.data.clip import Clip
 from geoco.data.solids import SolidsDataset
 from geoco.data.store import INDEX, StoreDataset, read_index
@@ -26,24 +26,24 @@ def stores_below(path: Path) -> list[Path]:
     return stores
 
 
-def describe(data: Solids | Store | Sequence[Path]) -> list[tuple[str, ...]]:
+def describe(data: SolidsConfig | StoreConfig | Sequence[Path]) -> list[tuple[str, ...]]:
     """A table of splits, its head first."""
     head = ("split", "videos", "frames", "size", "masks", "windows")
-    if isinstance(data, Solids):
+    if isinstance(data, SolidsConfig):
         return [head, *(_generated(data, split) for split in get_args(Split))]
-    if isinstance(data, Store):
+    if isinstance(data, StoreConfig):
         return [head, *(_stored(path, data) for path in stores_below(data.path))]
     return [head, *(_stored(path, None) for path in data)]
 
 
-def _generated(config: Solids, split: Split) -> tuple[str, ...]:
+def _generated(config: SolidsConfig, split: Split) -> tuple[str, ...]:
     dataset = SolidsDataset(config, split)
     frames = dataset.episodes * config.frames
     size = f"{config.height} x {config.width}"
     return split, str(dataset.episodes), str(frames), size, "exact", str(len(dataset))
 
 
-def _stored(path: Path, config: Store | None) -> tuple[str, ...]:
+def _stored(path: Path, config: StoreConfig | None) -> tuple[str, ...]:
     index = read_index(path)
     windows = "-"
     if config is not None:

@@ -9,7 +9,7 @@ from jaxtyping import Int64, UInt8
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from geoco.config import Solids, Split
+from geoco.config import SolidsConfig, Split
 from geoco.data.clip import Clip, ClipBatch
 from geoco.solids import (
     MATERIALS,
@@ -38,7 +38,7 @@ class SolidsDataset(Dataset[Clip]):
 
     def __init__(
         self,
-        config: Solids,
+        config: SolidsConfig,
         split: Split,
         amodal: bool = False,
         device: torch.device | str = "cpu",

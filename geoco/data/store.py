@@ -21,7 +21,7 @@ from jaxtyping import Int64, UInt8
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from geoco.config import Split, Store
+from geoco.config import Split, StoreConfig
 from geoco.config.loading import Section
 from geoco.data.clip import Clip, ClipBatch
 from geoco.errors import GeocoError
@@ -63,7 +63,7 @@ class StoreIndex(Section):
 class StoreDataset(Dataset[Clip]):
     """Clips of one split of a store, cut as `config.window` says, in the order of the import."""
 
-    def __init__(self, config: Store, split: Split) -> None:
+    def __init__(self, config: StoreConfig, split: Split) -> None:
         self.path = config.path / split
         self.index = read_index(self.path)
         height, width = self.index.height, self.index.width

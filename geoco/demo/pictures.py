@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from geoco import drawing, edit_maps, metrics
-from geoco.config import Window
+from geoco.config import WindowConfig
 from geoco.data.solids import SolidsDataset
 from geoco.drawing import Picture
 from geoco.edit_maps import Map
@@ -236,7 +236,7 @@ def edited_clip(editor: Editor, dataset: SolidsDataset, window: int) -> Clip:
     The one that is always seen best. Slots are found by the masks of all frames together.
     """
     length = min(CLIP_FRAMES, dataset.config.frames)
-    update = {"window": Window(length=length, stride=1)}
+    update = {"window": WindowConfig(length=length, stride=1)}
     videos = SolidsDataset(dataset.config.model_copy(update=update), dataset.split)
     start = min(FIRST_FRAME, len(videos.starts) - 1)
     clip = videos[window // len(dataset.starts) * len(videos.starts) + start]

@@ -19,7 +19,7 @@ from rich.table import Column, Table
 from torch import Tensor
 
 from geoco import drawing, metrics
-from geoco.config import Solids, Window
+from geoco.config import SolidsConfig, WindowConfig
 from geoco.data.solids import SolidsDataset
 from geoco.demo import pictures as demo_pictures
 from geoco.editing.editor import Editor
@@ -138,7 +138,7 @@ def preferred() -> str | None:
 
 def show_generator(out: Path, console: Console) -> None:
     """Scenes, exact edits and videos, without any model."""
-    dataset = SolidsDataset(Solids(window=Window(length=1, stride=8)), "val")
+    dataset = SolidsDataset(SolidsConfig(window=WindowConfig(length=1, stride=8)), "val")
     scenes = dataset.scenes(np.arange(SCENES), np.full(SCENES, 14))
     _say(console, f"{SCENES} scenes with their masks", scenes_picture(out, dataset, scenes))
     _say(
@@ -171,7 +171,7 @@ def edits_picture(out: Path, dataset: SolidsDataset, scenes: Scenes) -> Path:
 
 def video_picture(out: Path) -> Path:
     """Four episodes side by side."""
-    video = SolidsDataset(Solids(window=Window(length=48)), "val")
+    video = SolidsDataset(SolidsConfig(window=WindowConfig(length=48)), "val")
     clips = video.batch([len(video.starts) * number for number in range(4)]).video
     moving = clips.permute(1, 0, 3, 4, 2).numpy()
     sheets = [
@@ -215,12 +215,14 @@ def show_model(loaded: pretrained.Loaded, out: Path, console: Console) -> None:
 def scenes_for(loaded: pretrained.Loaded, console: Console) -> SolidsDataset:
     """Validation scenes as the model knows them, single frames of its own configuration."""
     data, size = loaded.config.data, loaded.model.size
-    if not isinstance(data, Solids):
+    if not isinstance(data, SolidsConfig):
         console.print(
             "  it was trained on other data than the embedded scenes that it is shown here"
         )
-        data = Solids(height=size, width=size)
-    return SolidsDataset(data.model_copy(update={"window": Window(length=1, stride=8)}), "val")
+        data = SolidsConfig(height=size, width=size)
+    return SolidsDataset(
+        data.model_copy(update={"window": WindowConfig(length=1, stride=8)}), "val"
+    )
 
 
 def print_summary(summary: Summary, console: Console) -> None:

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
-from geoco.config.training import Quality
+from geoco.config.training import SlotQualityConfig
 from geoco.edit_maps import Map, warp_image
 from geoco.errors import GeocoError
 from geoco.evaluation import covariance_bounds
@@ -122,7 +122,7 @@ def chosen_objects(
         _, logits = model.decode(encoded, encoded.slots)
         gate = torch.zeros_like(encoded.slots.appearance)
         judged = slot_quality.judge(
-            logits.cpu(), Binding(encoded.slots, encoded.attention, gate), Quality()
+            logits.cpu(), Binding(encoded.slots, encoded.attention, gate), SlotQualityConfig()
         )
         best, slot = judged.confidence.masked_fill(~judged.valid, -1).max(1)
         chosen[some, slot] = best >= 0

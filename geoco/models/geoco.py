@@ -37,7 +37,7 @@ class Scene:
 class GeoCo(nn.Module):
     """Slots with explicit appearance, position and scale."""
 
-    def __init__(self, settings: config.Model) -> None:
+    def __init__(self, settings: config.ModelConfig) -> None:
         super().__init__()
         self.settings = settings
         slots, decoder = settings.slots, settings.decoder
@@ -153,7 +153,9 @@ def parameter_table(model: GeoCo) -> list[tuple[str, int, int]]:
     return rows
 
 
-def _encoder(settings: config.ConvEncoder | config.DinoEncoder) -> ConvEncoder | DinoEncoder:
-    if isinstance(settings, config.ConvEncoder):
+def _encoder(
+    settings: config.ConvEncoderConfig | config.DinoEncoderConfig,
+) -> ConvEncoder | DinoEncoder:
+    if isinstance(settings, config.ConvEncoderConfig):
         return ConvEncoder(settings.width)
     return DinoEncoder(settings.weights, settings.dim)

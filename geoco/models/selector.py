@@ -68,7 +68,7 @@ def required_transfer(
 
 @torch.no_grad()
 def deployment_domain(
-    logits: Float[Tensor, "*scene slot height width"], settings: config.Selector
+    logits: Float[Tensor, "*scene slot height width"], settings: config.SelectorConfig
 ) -> Domain:
     """Foreground-owned pixels of owners that amount to something, whose transfer is small."""
     alpha = compositing.ownership(logits)
@@ -140,7 +140,7 @@ class Selector(nn.Module):
 
     cap: Tensor
 
-    def __init__(self, settings: config.Selector, dim: int = 64) -> None:
+    def __init__(self, settings: config.SelectorConfig, dim: int = 64) -> None:
         super().__init__()
         self.settings = settings
         self.project = nn.Linear(dim, PROJECTED)

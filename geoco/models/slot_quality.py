@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from geoco import geometry
-from geoco.config.training import Quality
+from geoco.config.training import SlotQualityConfig
 from geoco.geometry import EPSILON
 from geoco.models import compositing
 from geoco.models.slots import Binding
@@ -29,7 +29,7 @@ class Judged:
 
 @torch.no_grad()
 def judge(
-    logits: Float[Tensor, "*batch slot height width"], binding: Binding, settings: Quality
+    logits: Float[Tensor, "*batch slot height width"], binding: Binding, settings: SlotQualityConfig
 ) -> Judged:
     """Foreground, fitness and confidence of slots, from what they own and attend to."""
     alpha = compositing.ownership(logits)
@@ -79,7 +79,9 @@ def _largest_cosine(
     return cosine.masked_fill(itself, 0).amax(-1).clamp(0, 1)
 
 
-def _inside(binding: Binding, size: torch.Size, settings: Quality) -> Bool[Tensor, "*batch slot"]:
+def _inside(
+    binding: Binding, size: torch.Size, settings: SlotQualityConfig
+) -> Bool[Tensor, "*batch slot"]:
     """Whether a slot's reach, by the deviations of its attention, stays off the image's edge."""
     attention, position = binding.attention, binding.slots.position
     side = round(attention.shape[-1] ** 0.5)

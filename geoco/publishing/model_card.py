@@ -14,7 +14,15 @@ from typing import Any
 
 import yaml
 
-from geoco.config import Config, DinoEncoder, FolderSource, MoviSource, Obj3DSource, Solids, Split
+from geoco.config import (
+    Config,
+    DinoEncoderConfig,
+    FolderSource,
+    MoviSource,
+    Obj3DSource,
+    SolidsConfig,
+    Split,
+)
 from geoco.errors import GeocoError
 from geoco.evaluation import markdown
 from geoco.models.geoco import GeoCo, parameter_table
@@ -111,7 +119,9 @@ class Card:
 
     def _what(self) -> str:
         model, size = self.config.model, self.model.size
-        encoder = "DINOv2 features" if isinstance(model.encoder, DinoEncoder) else "convolutions"
+        encoder = (
+            "DINOv2 features" if isinstance(model.encoder, DinoEncoderConfig) else "convolutions"
+        )
         extras = [
             *(["a selector that gives stray pixels back"] if model.selector.enabled else []),
             *(["a temporal initializer"] if model.temporal.enabled else []),
@@ -294,7 +304,7 @@ def _began(origins: Sequence[Mapping[str, Any]]) -> str | None:
 def dataset_name(config: Config) -> str | None:
     """What the Hub's front matter calls the data; None for somebody's own videos."""
     data = config.data
-    if isinstance(data, Solids):
+    if isinstance(data, SolidsConfig):
         return "solids"
     match data.source:
         case Obj3DSource():
@@ -314,7 +324,7 @@ def describe_data(config: Config) -> str:
 def _describe_own(config: Config) -> str:
     data = config.data
     size = f"{data.height} x {data.width} pixels"
-    if isinstance(data, Solids):
+    if isinstance(data, SolidsConfig):
         kind = "textured `solids`" if data.textured else "`solids`"
         return (
             f"{kind}, the embedded generator: {data.episodes.train:,} videos of {data.frames} "

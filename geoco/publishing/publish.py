@@ -17,7 +17,7 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from geoco import config as configuration
-from geoco.config import Config, DinoEncoder, Solids, Split, Store
+from geoco.config import Config, DinoEncoderConfig, SolidsConfig, Split, StoreConfig
 from geoco.data import open_dataset
 from geoco.errors import GeocoError
 from geoco.evaluation import TABLES, GeoCoModel
@@ -148,7 +148,7 @@ def verify(name: str | Path) -> Verification:
     first, psnr, masks = reference_windows.read(file)
     factual = first.evaluated(GeoCoModel(loaded.model))
     fresh = None
-    if isinstance(loaded.config.data, Solids):
+    if isinstance(loaded.config.data, SolidsConfig):
         fresh = First.of(open_dataset(loaded.config.data, "val"), len(first)).frames
     return Verification(
         factual.psnr - psnr,
@@ -201,7 +201,7 @@ def trained_scales(
 def portable(config: Config) -> Config:
     """A configuration that names no place of this machine: of absolute paths the last part."""
     data, encoder = config.data, config.model.encoder
-    if isinstance(encoder, DinoEncoder) and encoder.weights.startswith((".", "/", "~")):
+    if isinstance(encoder, DinoEncoderConfig) and encoder.weights.startswith((".", "/", "~")):
         raise GeocoError(
             "model.encoder.weights is a place on this machine: say under which name others find "
             "it, as in model.encoder.weights=facebook/dinov2-small"
@@ -211,7 +211,7 @@ def portable(config: Config) -> Config:
     )
     train = config.train.model_copy(update={"also": also})
     config = config.model_copy(update={"train": train})
-    if not isinstance(data, Store):
+    if not isinstance(data, StoreConfig):
         return config
     source = data.source
     if source is not None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from geoco.config import Solids, Split
+from geoco.config import SolidsConfig, Split
 
 SHAPES = ("cube", "cylinder", "sphere")
 MATERIALS = ("rubber", "metal")
@@ -58,7 +58,7 @@ class Episodes:
     camera: Float64[np.ndarray, "episode 3"]
 
 
-def simulate(config: Solids, split: Split, ids: Int64[np.ndarray, " episode"]) -> Episodes:
+def simulate(config: SolidsConfig, split: Split, ids: Int64[np.ndarray, " episode"]) -> Episodes:
     """The episodes with these numbers in a split: drawn from the seed, then moved."""
     draws = np.stack([_draws(config.seed, split, int(number)) for number in ids])
     columns = iter(np.moveaxis(draws, 1, 0))

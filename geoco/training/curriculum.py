@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from geoco.config import Config
-from geoco.config.training import CenterPenalty, Phase, Term, Train
+from geoco.config.training import CenterPenalty, PhaseConfig, Term, TrainConfig
 from geoco.models.compositing import SHARPNESS
 from geoco.models.decoders import continued_reference
 
@@ -59,7 +59,7 @@ class Curriculum:
         self._train = _shortened(config.train)
         self._cold_scale = cold_scale
         self._frames = config.data.window.length
-        self._temporal: Phase | None = None
+        self._temporal: PhaseConfig | None = None
         if config.model.temporal.enabled:
             self._temporal = next((p for p in self._train.phases if p.temporal), None)
 
@@ -148,10 +148,10 @@ class Curriculum:
             yield self._train.selector.start, "selector trains"
             yield self._train.selector.apply, "selector applies"
 
-    def _reached(self, step: int) -> list[Phase]:
+    def _reached(self, step: int) -> list[PhaseConfig]:
         return [phase for phase in self._train.phases if phase.start <= step]
 
-    def _since(self, term: Term, step: int) -> Phase | None:
+    def _since(self, term: Term, step: int) -> PhaseConfig | None:
         """The phase that switched a term on, if it is on at a step."""
         since = None
         for phase in self._reached(step) if getattr(self._train.weights, term) else ():
@@ -185,7 +185,7 @@ def _risen(step: int, start: int, ramp: int) -> float:
     return min(1.0, (step - start + 1) / ramp) if ramp else 1.0
 
 
-def _shortened(train: Train) -> Train:
+def _shortened(train: TrainConfig) -> TrainConfig:
     """The same schedule with every number of steps multiplied by the budget.
 
     What has a length keeps one of at least a step; rounding keeps the order of what has a start.

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from geoco.config.training import CenterPenalty, SelectorTraining, Train
+from geoco.config.training import CenterPenalty, SelectorTrainingConfig, TrainConfig
 from geoco.geometry import Moments, moments
 from geoco.models import compositing, slot_quality
 from geoco.models.decoders import Fields
@@ -90,7 +90,7 @@ def objective(
     draws: Draws,
     weights: Float[Tensor, " term"],
     mode: Mode,
-    settings: Train,
+    settings: TrainConfig,
     parts: "Parts | None" = None,
 ) -> Objective:
     """Every active term of a batch. Sums and donors are over all processes."""
@@ -185,7 +185,7 @@ class _Transplant:
 
 
 def _geo(
-    transplant: _Transplant, center: CenterPenalty, sharpness: float, settings: Train
+    transplant: _Transplant, center: CenterPenalty, sharpness: float, settings: TrainConfig
 ) -> Tensor:
     return losses.geo(
         moments(torch.sigmoid(sharpness * transplant.margin)),
@@ -202,7 +202,7 @@ def _geo(
 
 
 def _selected(
-    model: GeoCo, video: Tensor, raw: Scene, mode: Mode, settings: Train, parts: "Parts"
+    model: GeoCo, video: Tensor, raw: Scene, mode: Mode, settings: TrainConfig, parts: "Parts"
 ) -> tuple[Tensor, Tensor | None]:
     """The logits after the selector, and its own loss."""
     logits = raw.fields.logits
@@ -218,7 +218,11 @@ def _selected(
 
 
 def _score(
-    selector: Selector, video: Tensor, fields: Fields, attention: Tensor, train: SelectorTraining
+    selector: Selector,
+    video: Tensor,
+    fields: Fields,
+    attention: Tensor,
+    train: SelectorTrainingConfig,
 ) -> tuple[Domain, Tensor, Tensor]:
     """What the selector thinks of every pixel, and the loss of that by its teacher."""
     domain = deployment_domain(fields.logits, selector.settings)
@@ -244,7 +248,7 @@ def _transplant(
     factual: _Factual,
     source: Tensor,
     draws: Draws,
-    settings: Train,
+    settings: TrainConfig,
     choose: Callable[..., transplants.Pairs],
 ) -> _Transplant:
     """Choose pairs on the frames that geo looks at, and draw the transplanted slots' alpha."""

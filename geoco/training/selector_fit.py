@@ -16,7 +16,7 @@ from torch import Tensor
 
 from geoco import config
 from geoco.config import Config
-from geoco.config.training import SelectorTraining
+from geoco.config.training import SelectorTrainingConfig
 from geoco.data import Clips, open_training
 from geoco.errors import GeocoError
 from geoco.models import checkpoints
@@ -162,7 +162,7 @@ def fit(
     selector: Selector,
     panel: Panel,
     slots: int,
-    settings: SelectorTraining,
+    settings: SelectorTrainingConfig,
     steps: int,
     generator: torch.Generator,
     progress: Callable[[int, int], None] = lambda done, total: None,

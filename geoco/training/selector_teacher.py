@@ -49,7 +49,7 @@ def labels(
     fields: Fields,
     attention: Float[Tensor, "*scene slot token"],
     domain: Domain,
-    settings: training.Teacher,
+    settings: training.SelectorTeacherConfig,
 ) -> Labels:
     """Tri-state labels, Eqs. (protected-teacher) and (teacher-tristate); zero where undeployed."""
     assert fields.rgb is not None
@@ -77,7 +77,7 @@ def labels(
 def looks_like_background(
     image: Float[Tensor, "*scene 3 height width"],
     background: Bool[Tensor, "*scene height width"],
-    settings: training.Teacher,
+    settings: training.SelectorTeacherConfig,
 ) -> Bool[Tensor, "*scene height width"]:
     """Pixels as close to the mean of the background around them as background pixels are.
 
@@ -121,7 +121,7 @@ def selector_loss(
     labels: Labels,
     owner: Int64[Tensor, "*scene height width"],
     slots: int,
-    settings: training.SelectorTraining,
+    settings: training.SelectorTrainingConfig,
     total: distributed.Total = distributed.alone,
 ) -> SelectorLoss:
     """Eq. (selector-loss): every group of one scene and one owner counts alike, whatever its size.
@@ -149,7 +149,7 @@ def _rank(
     score: Float[Tensor, "*scene 1 pixel"],
     positive: Float[Tensor, "*scene slot pixel"],
     protected: Float[Tensor, "*scene slot pixel"],
-    settings: training.SelectorTraining,
+    settings: training.SelectorTrainingConfig,
 ) -> Float[Tensor, "*scene slot"]:
     """How far the lowest positive score of a group falls short of its highest protected one."""
     temperature = settings.temperature

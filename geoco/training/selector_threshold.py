@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geoco.config.training import Teacher
+from geoco.config.training import SelectorTeacherConfig
 from geoco.data import Clips
 from geoco.errors import GeocoError
 from geoco.models.decoders import Fields
@@ -70,7 +70,7 @@ def operating_points(
     model: GeoCo,
     dataset: Clips,
     clips: int,
-    settings: Teacher,
+    settings: SelectorTeacherConfig,
     generator: torch.Generator,
     batch: int = 8,
 ) -> list[OperatingPoint]:

@@ -26,7 +26,7 @@ from rich.progress import (
 from torch import Tensor
 
 from geoco import drawing
-from geoco.config import Config, Window
+from geoco.config import Config, WindowConfig
 from geoco.data import open_dataset, open_training
 from geoco.data.loader import Feed, Order, ResidentFeed, StreamFeed, to_device
 from geoco.errors import GeocoError
@@ -335,7 +335,7 @@ class Trainer:
     def _feed(self, frames: int) -> Feed:
         """Training clips of a length; a phase with another length gets another feed."""
         if frames not in self._feeds:
-            cut = Window(length=frames, stride=self.settings.stride)
+            cut = WindowConfig(length=frames, stride=self.settings.stride)
             dataset = open_training(self.config, cut)
             order = Order(len(dataset), self.settings.batch, self.settings.seed)
             rank, share = self.fabric.global_rank, self.settings.batch // self.fabric.world_size

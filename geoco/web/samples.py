@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import UInt8
 
-from geoco.config import Solids, Window
+from geoco.config import SolidsConfig, WindowConfig
 from geoco.data import SolidsDataset
 
 PICTURES, VIDEOS = 6, 2
@@ -33,7 +33,7 @@ Samples = Callable[[], Sequence[Sample]]
 
 def solids(size: int) -> list[Sample]:
     """Validation scenes in which a few objects are in sight, and two videos."""
-    config = Solids(height=size, width=size, window=Window(length=1, stride=1))
+    config = SolidsConfig(height=size, width=size, window=WindowConfig(length=1, stride=1))
     dataset = SolidsDataset(config, "val")
     each = len(dataset.starts)
     clips = dataset.clips([number * each + FIRST_FRAME for number in range(CANDIDATES)])

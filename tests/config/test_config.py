@@ -6,16 +6,16 @@ import pytest
 from pydantic import ValidationError
 
 from geoco import config
-from geoco.config import Solids, Store, Window
+from geoco.config import SolidsConfig, StoreConfig, WindowConfig
 from geoco.errors import GeocoError
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
 
 
-def solids(*overrides: str) -> Solids:
+def solids(*overrides: str) -> SolidsConfig:
     data = config.load(None, overrides).data
-    assert isinstance(data, Solids)
+    assert isinstance(data, SolidsConfig)
     return data
 
 
@@ -34,10 +34,10 @@ def test_defaults_are_obj3ds_own_numbers() -> None:
 
 
 def test_windows_of_the_paper() -> None:
-    assert list(Window(length=4, stride=8).starts(100)) == list(range(0, 97, 8))
-    assert len(Window(length=4, stride=8).starts(100)) == 13
-    assert list(Window(length=4).starts(3)) == []
-    assert list(Window(length=3).starts(3)) == [0]
+    assert list(WindowConfig(length=4, stride=8).starts(100)) == list(range(0, 97, 8))
+    assert len(WindowConfig(length=4, stride=8).starts(100)) == 13
+    assert list(WindowConfig(length=4).starts(3)) == []
+    assert list(WindowConfig(length=3).starts(3)) == [0]
 
 
 def test_a_file_states_differences_from_its_base(tmp_path: Path) -> None:
@@ -48,16 +48,16 @@ def test_a_file_states_differences_from_its_base(tmp_path: Path) -> None:
         c="base: b.yaml\ndata: {height: 72}",
     )
     data = config.load(tmp_path / "c.yaml", ["data.window.length=6"]).data
-    assert isinstance(data, Solids)
+    assert isinstance(data, SolidsConfig)
     assert (data.height, data.width) == (72, 80)
-    assert data.window == Window(length=6, stride=2)
+    assert data.window == WindowConfig(length=6, stride=2)
 
 
 def test_another_kind_replaces_the_section(tmp_path: Path) -> None:
     write(tmp_path, a="data: {kind: solids, supersample: 5}")
     changes = ["data.kind=store", "data.path=x", "data.source=null"]
     data = config.load(tmp_path / "a.yaml", changes).data
-    assert isinstance(data, Store)
+    assert isinstance(data, StoreConfig)
     assert data.path == Path("x")
 
 
@@ -206,7 +206,7 @@ def test_differences_between_two_configurations(tmp_path: Path) -> None:
     other = config.override(one, named)
     assert config.differences(one, other) == ["data.frames", "train.stride", "train.also"]
     # Sections of another kind differ in all that only one of them has.
-    store = config.Config(data=Store(path=tmp_path, source=None))
+    store = config.Config(data=StoreConfig(path=tmp_path, source=None))
     found = config.differences(config.Config(), store)
     assert {"data.kind", "data.path", "data.supersample", "data.seed"} <= set(found)
     assert all(name.startswith("data.") for name in found)

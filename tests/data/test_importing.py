@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from geoco.config import FolderSource, MoviSource, Obj3DSource, Solids, Store, Window
+from geoco.config import (
+    FolderSource,
+    MoviSource,
+    Obj3DSource,
+    SolidsConfig,
+    StoreConfig,
+    WindowConfig,
+)
 from geoco.data import SolidsDataset, movi
 from geoco.data.importing import ImportProgress, fit, import_data
 from geoco.data.source import RawVideo
@@ -37,8 +44,8 @@ def write_obj3d(root: Path, **episodes: int) -> Obj3DSource:
     return Obj3DSource(path=root)
 
 
-def store_of(path: Path, source: Any, size: int = 8, **options: Any) -> Store:
-    return Store(path=path, height=size, width=size, source=source, **options)
+def store_of(path: Path, source: Any, size: int = 8, **options: Any) -> StoreConfig:
+    return StoreConfig(path=path, height=size, width=size, source=source, **options)
 
 
 def nothing(_: ImportProgress) -> None:
@@ -132,7 +139,7 @@ def test_only_small_metadata_is_kept(tmp_path: Path) -> None:
 
 def test_obj3d_from_files_to_clips(tmp_path: Path) -> None:
     source = write_obj3d(tmp_path / "raw", val=2, test=1)
-    config = store_of(tmp_path / "store", source, 16, window=Window(length=4))
+    config = store_of(tmp_path / "store", source, 16, window=WindowConfig(length=4))
     seen: list[ImportProgress] = []
     stores = import_data(config, seen.append)
     assert stores == {"val": tmp_path / "store" / "val", "test": tmp_path / "store" / "test"}
@@ -150,7 +157,7 @@ def test_obj3d_from_files_to_clips(tmp_path: Path) -> None:
 
 def solids_frames(frames: int) -> tuple[np.ndarray, np.ndarray]:
     """Frames of `solids` and their true masks."""
-    clip = SolidsDataset(Solids(window=Window(length=frames, stride=frames)), "val")[0]
+    clip = SolidsDataset(SolidsConfig(window=WindowConfig(length=frames, stride=frames)), "val")[0]
     assert clip.masks is not None
     return clip.video.permute(0, 2, 3, 1).numpy(), clip.masks.numpy()
 
@@ -162,7 +169,7 @@ def test_instances_are_found_where_the_source_has_none(tmp_path: Path) -> None:
     for number, frame in enumerate(frames):
         Image.fromarray(frame).save(folder / f"{number}.png")
     source = FolderSource(path=tmp_path / "raw", split="test", max_frames=3)
-    config = store_of(tmp_path / "store", source, 64, instances=True, window=Window(length=2))
+    config = store_of(tmp_path / "store", source, 64, instances=True, window=WindowConfig(length=2))
     stores = import_data(config, nothing)
     dataset = StoreDataset(config, "test")
     assert [int(clip.frames[0]) for clip in dataset] == [0, 3]  # pieces of three frames and two
@@ -221,7 +228,7 @@ def test_folder_import(tmp_path: Path) -> None:
 def test_movi_is_imported_with_its_masks(tmp_path: Path) -> None:
     fixture = Path(__file__).parent / "movi"
     source = MoviSource(path=fixture)
-    config = Store(path=tmp_path / "store", height=12, width=16, source=source)
+    config = StoreConfig(path=tmp_path / "store", height=12, width=16, source=source)
     seen: list[ImportProgress] = []
     assert list(import_data(config, seen.append)) == ["val"]
     assert seen[-1] == ImportProgress("val", 3, 3)

@@ -7,21 +7,21 @@ import pytest
 import torch
 
 from geoco import config
-from geoco.config import Config, Solids, Window
-from geoco.config.training import Also, Train
+from geoco.config import Config, SolidsConfig, WindowConfig
+from geoco.config.training import ExtraStoreConfig, TrainConfig
 from geoco.data import MixedDataset, SolidsDataset, StoreDataset, open_training
 from geoco.data.loader import Order, ResidentFeed, StreamFeed
 from geoco.data.source import RawVideo
 from geoco.data.store_writer import StoreWriter
 from geoco.errors import GeocoError
 
-SETTINGS = Solids(
+SETTINGS = SolidsConfig(
     episodes={"train": 3, "val": 1, "test": 1},  # type: ignore[arg-type]
     frames=6,
     height=16,
     width=16,
     supersample=1,
-    window=Window(length=2, stride=1),
+    window=WindowConfig(length=2, stride=1),
 )
 
 
@@ -80,13 +80,13 @@ def store(root: Path, lengths: tuple[int, ...], size: int = 16) -> Path:
     return root
 
 
-def mixed(*also: Also) -> Config:
-    return Config(data=SETTINGS, train=Train(also=also))
+def mixed(*also: ExtraStoreConfig) -> Config:
+    return Config(data=SETTINGS, train=TrainConfig(also=also))
 
 
 def test_clips_of_other_stores_come_as_often_as_asked(tmp_path: Path) -> None:
     """Three videos of five clips each, and twice the 2 + 1 clips of two more."""
-    dataset = open_training(mixed(Also(path=store(tmp_path, (3, 2)), times=2)))
+    dataset = open_training(mixed(ExtraStoreConfig(path=store(tmp_path, (3, 2)), times=2)))
     assert isinstance(dataset, MixedDataset)
     assert len(dataset) == 15 + 2 * 3
     assert dataset.frame_count == 18 + 5
@@ -98,7 +98,7 @@ def test_clips_of_other_stores_come_as_often_as_asked(tmp_path: Path) -> None:
 
 
 def test_both_feeds_mix_alike(tmp_path: Path) -> None:
-    dataset = open_training(mixed(Also(path=store(tmp_path, (3, 2)))))
+    dataset = open_training(mixed(ExtraStoreConfig(path=store(tmp_path, (3, 2)))))
     order = Order(len(dataset), 5, 1)
     device = torch.device("cpu")
     resident, stream = ResidentFeed(dataset, order, device), StreamFeed(dataset, order, device)
@@ -124,8 +124,8 @@ def test_without_others_the_dataset_is_itself() -> None:
 
 
 def test_windows_are_those_asked_for(tmp_path: Path) -> None:
-    settings = mixed(Also(path=store(tmp_path, (3, 2))))
-    dataset = open_training(settings, Window(length=1, stride=2))
+    settings = mixed(ExtraStoreConfig(path=store(tmp_path, (3, 2))))
+    dataset = open_training(settings, WindowConfig(length=1, stride=2))
     assert isinstance(dataset, MixedDataset)
     other = dataset.ingredients[1].dataset
     assert isinstance(other, StoreDataset)
@@ -139,10 +139,10 @@ def test_windows_are_those_asked_for(tmp_path: Path) -> None:
 def test_what_cannot_be_mixed_is_refused(tmp_path: Path, size: int, path: str, words: str) -> None:
     store(tmp_path, (3,), size)
     with pytest.raises(GeocoError, match=words):
-        open_training(mixed(Also(path=tmp_path / path)))
+        open_training(mixed(ExtraStoreConfig(path=tmp_path / path)))
 
 
 def test_named_on_the_command_line() -> None:
     settings = config.load(None, ["train.also=[{path: stores/mine, times: 3}]"])
-    assert settings.train.also == (Also(path=Path("stores/mine"), times=3),)
+    assert settings.train.also == (ExtraStoreConfig(path=Path("stores/mine"), times=3),)
     assert config.loads(settings.to_yaml()) == settings

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
-from geoco.config import Store, Window
+from geoco.config import StoreConfig, WindowConfig
 from geoco.data import store_writer as store_module
 from geoco.data.clip import ClipBatch
 from geoco.data.source import RawVideo
@@ -54,9 +54,11 @@ def write_store(path: Path, lengths: tuple[int, ...] = (5, 3, 9), masks: bool = 
     return path
 
 
-def config_for(root: Path, length: int = 1, stride: int = 8, **sizes: int) -> Store:
+def config_for(root: Path, length: int = 1, stride: int = 8, **sizes: int) -> StoreConfig:
     sizes = {"height": HEIGHT, "width": WIDTH, **sizes}
-    return Store(path=root, source=None, window=Window(length=length, stride=stride), **sizes)
+    return StoreConfig(
+        path=root, source=None, window=WindowConfig(length=length, stride=stride), **sizes
+    )
 
 
 def nothing(*_: object) -> None:

@@ -435,7 +435,7 @@ def test_which_model_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_model_of_other_data_is_shown_embedded_scenes_of_its_size(
     loaded: pretrained.Loaded,
 ) -> None:
-    data = config.Store(path=Path("nowhere"), height=SIZE, width=SIZE, source=None)
+    data = config.StoreConfig(path=Path("nowhere"), height=SIZE, width=SIZE, source=None)
     other = pretrained.Loaded(
         "other", loaded.model, config.Config(model=TINY, data=data), 0, (0, 1)
     )
@@ -445,7 +445,7 @@ def test_a_model_of_other_data_is_shown_embedded_scenes_of_its_size(
 
 
 def test_the_generators_edits_are_of_the_scene_beside_them(tmp_path: Path) -> None:
-    dataset = SolidsDataset(config.Solids(), "val")
+    dataset = SolidsDataset(config.SolidsConfig(), "val")
     scenes = dataset.scenes(np.arange(4), np.full(4, 14))
     with Image.open(run.edits_picture(tmp_path, dataset, scenes)) as image:
         sheet = np.asarray(image)

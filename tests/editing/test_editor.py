@@ -26,19 +26,19 @@ STEP = 2 / (SIZE - 1)
 @pytest.fixture(scope="module")
 def editor() -> Editor:
     model = tiny().model.float()
-    videos = config.Config(data=config.Solids(window=config.Window(length=6)))
+    videos = config.Config(data=config.SolidsConfig(window=config.WindowConfig(length=6)))
     return Editor(pretrained.Loaded("tiny", model, videos, 0, (0.05, 1.2)))
 
 
 @pytest.fixture(scope="module")
 def frames() -> np.ndarray:
-    solids = config.Solids(
-        episodes=config.Episodes(train=1, val=2, test=1),
+    solids = config.SolidsConfig(
+        episodes=config.EpisodesConfig(train=1, val=2, test=1),
         frames=12,
         height=SIZE,
         width=SIZE,
         supersample=1,
-        window=config.Window(length=6),
+        window=config.WindowConfig(length=6),
     )
     return SolidsDataset(solids, "val").batch([0, 1]).video.permute(0, 1, 3, 4, 2).numpy()
 

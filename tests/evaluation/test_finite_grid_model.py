@@ -137,7 +137,7 @@ def plain_rows(model: GeoCo, found: Factual, index: int) -> list[dict[str, list[
 @pytest.mark.parametrize("selector", [True, False])
 @pytest.mark.parametrize("index", [0, 2])
 def test_our_model_against_a_plain_loop(selector: bool, index: int) -> None:
-    model, found = tiny(**({} if selector else {"selector": config.Selector(enabled=False)}))
+    model, found = tiny(**({} if selector else {"selector": config.SelectorConfig(enabled=False)}))
     rows = measure(ExtendedGeoCo(model), found, only(found, index), 2)
     for row, expected in zip(rows, plain_rows(model, found, index), strict=True):
         slack, reference_slack = (max(expected.pop(n)) for n in ("slack", "reference_slack"))
@@ -173,7 +173,7 @@ def test_native_and_extended_differ_where_the_edge_is_felt() -> None:
             return torch.ones_like(super().validity(scale))
 
     layers = ((17, 3), (33, 3))
-    model, found = tiny(decoder=config.Decoder(broadcast=9, layers=layers))
+    model, found = tiny(decoder=config.DecoderConfig(broadcast=9, layers=layers))
     chosen = only(found, 1)
     careful, careless = (
         measure(kind(model), found, chosen, 8) for kind in (ExtendedGeoCo, Careless)
@@ -186,7 +186,7 @@ def test_native_and_extended_differ_where_the_edge_is_felt() -> None:
 def test_other_decoders() -> None:
     """Ordinary convolutions reach as far at every scale; a warped canvas reaches nowhere."""
     for design, native in (("conventional", 12), ("canonical", 0)):
-        settings = config.Decoder(design=design, broadcast=9, layers=((17, 3), (33, 3)))
+        settings = config.DecoderConfig(design=design, broadcast=9, layers=((17, 3), (33, 3)))
         model, found = tiny(decoder=settings)
         for row in measure(ExtendedGeoCo(model), found, only(found, 0), 8):
             assert row.native.defined == native
@@ -211,7 +211,7 @@ def test_a_finer_decoder_is_more_covariant() -> None:
     slots = replace(slots, appearance=torch.randn(2, 3, 8, generator=torch.manual_seed(5)))
     for fineness in (1, 2):
         torch.manual_seed(0)
-        settings = config.Decoder(
+        settings = config.DecoderConfig(
             broadcast=8 * fineness + 1,
             layers=((16 * fineness + 1, 3), (32 * fineness + 1, 3)),
             reference_scale=0.2 / fineness,

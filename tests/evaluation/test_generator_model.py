@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import max_pool2d, pad
 
 from geoco import edit_maps, metrics
-from geoco.config import Episodes, Solids
+from geoco.config import EpisodesConfig, SolidsConfig
 from geoco.data import ClipBatch, SolidsDataset
 from geoco.errors import GeocoError
 from geoco.evaluation import (
@@ -36,7 +36,7 @@ from geoco.reporting.tables_matched import exact as exact_table
 from geoco.solids import Edit, Move, Pictures, Replace, Scale
 
 # One sample per pixel, so that a pixel has one owner and all that follows is exact.
-SOLIDS = Solids(episodes=Episodes(train=1, val=4, test=1), frames=16, supersample=1)
+SOLIDS = SolidsConfig(episodes=EpisodesConfig(train=1, val=4, test=1), frames=16, supersample=1)
 STEP = 2 / 63  # one pixel on the grid
 
 

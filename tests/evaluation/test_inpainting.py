@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from geoco.config import Episodes, Solids
+from geoco.config import EpisodesConfig, SolidsConfig
 from geoco.data import SolidsDataset
 from geoco.edit_maps import Map
 from geoco.evaluation import inpainting
@@ -153,7 +153,7 @@ def test_regions_by_hand() -> None:
 
 def test_on_solids_it_is_close_to_the_truth_where_nothing_was_hidden() -> None:
     """A lone object's layer is all there is to see but for its shadow."""
-    settings = Solids(episodes=Episodes(train=1, val=8, test=1))
+    settings = SolidsConfig(episodes=EpisodesConfig(train=1, val=8, test=1))
     dataset = SolidsDataset(settings, "val")
     windows = [len(dataset.starts) * k for k in range(8)]
     batch = dataset.batch(windows)

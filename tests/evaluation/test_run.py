@@ -188,7 +188,7 @@ def test_end_to_end_on_solids(tmp_path: Path) -> None:
 
 
 def test_whole_videos_where_there_are_any(tmp_path: Path) -> None:
-    video = SOLIDS.model_copy(update={"window": config.Window(length=3)})
+    video = SOLIDS.model_copy(update={"window": config.WindowConfig(length=3)})
     model = GeoCoVideoModel(tiny().model)
     results = evaluate(
         model,
@@ -305,7 +305,7 @@ def test_other_masks_and_other_windows_are_told_apart(tmp_path: Path) -> None:
             assert found.masks is not None
             return replace(found, masks=torch.zeros_like(found.masks))
 
-    longer = SOLIDS.model_copy(update={"window": config.Window(length=2)})
+    longer = SOLIDS.model_copy(update={"window": config.WindowConfig(length=2)})
     evaluate(tiny(), solids(), tmp_path, "tiny", ["stability"], windows=4)
     with pytest.raises(GeocoError, match=r"\(checksum of two windows differ\)"):
         evaluate(tiny(), Unmasked(SOLIDS, "val"), tmp_path, "tiny", ["stability"], windows=4)

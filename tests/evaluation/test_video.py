@@ -440,12 +440,14 @@ def test_models_are_compared_on_pairs_that_all_have() -> None:
 def tiny(temporal: bool = False) -> GeoCoVideoModel:
     """Without training, but loud enough that slots differ; also the temporal initializer."""
     torch.manual_seed(1)
-    settings = config.Model(
-        encoder=config.ConvEncoder(width=8),
-        slots=config.Slots(count=4, dim=8, update_dim=8, grid_dim=8),
-        decoder=config.Decoder(broadcast=4, layers=((8, 3), (16, 3))),
-        selector=config.Selector(threshold=0.5, least_area=1, least_peak=0.0, label_limit=0.1),
-        temporal=config.Temporal(enabled=temporal, width=8, heads=2, hidden=8, history=2),
+    settings = config.ModelConfig(
+        encoder=config.ConvEncoderConfig(width=8),
+        slots=config.SlotsConfig(count=4, dim=8, update_dim=8, grid_dim=8),
+        decoder=config.DecoderConfig(broadcast=4, layers=((8, 3), (16, 3))),
+        selector=config.SelectorConfig(
+            threshold=0.5, least_area=1, least_peak=0.0, label_limit=0.1
+        ),
+        temporal=config.TemporalConfig(enabled=temporal, width=8, heads=2, hidden=8, history=2),
     )
     model = GeoCo(settings).double()
     assert model.selector is not None
@@ -462,13 +464,13 @@ def tiny(temporal: bool = False) -> GeoCoVideoModel:
 
 def solids(length: int = 3) -> SolidsDataset:
     return SolidsDataset(
-        config.Solids(
-            episodes=config.Episodes(train=1, val=8, test=1),
+        config.SolidsConfig(
+            episodes=config.EpisodesConfig(train=1, val=8, test=1),
             frames=20,
             height=16,
             width=16,
             supersample=1,
-            window=config.Window(length=length, stride=8),
+            window=config.WindowConfig(length=length, stride=8),
         ),
         "val",
     )

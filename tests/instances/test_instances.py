@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geoco.config import Solids
+from geoco.config import SolidsConfig
 from geoco.data.solids import SolidsDataset
 from geoco.errors import GeocoError
 from geoco.instances import Scores, find_instances, score, with_allowance
@@ -259,7 +259,7 @@ def test_numbers_that_change_are_counted() -> None:
 
 def test_quality_on_solids() -> None:
     """Eight validation episodes, every fourth frame."""
-    dataset = SolidsDataset(Solids(), "val")
+    dataset = SolidsDataset(SolidsConfig(), "val")
     times = np.arange(0, 100, 4)
     scores = []
     for episode in range(8):

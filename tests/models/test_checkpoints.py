@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from geoco import files
-from geoco.config import Config, Model, Slots
+from geoco.config import Config, ModelConfig, SlotsConfig
 from geoco.errors import GeocoError
 from geoco.models import checkpoints
 
@@ -87,7 +87,7 @@ def test_round_trip_is_exact(tmp_path: Path) -> None:
         "part of shared": base[1],
     }
     expected = {name: tensor.detach().clone() for name, tensor in weights.items()}
-    config = Config(model=Model(slots=Slots(count=4)))
+    config = Config(model=ModelConfig(slots=SlotsConfig(count=4)))
     extra = {"note": "Zürich: \n'quoted'", "empty": ""}
     path = checkpoints.save(tmp_path, 1000, config, weights, {"rng": torch.get_rng_state()}, extra)
     assert path == tmp_path / "step-00001000"
@@ -155,7 +155,7 @@ def test_weights_alone_are_enough_to_use_them(tmp_path: Path) -> None:
 
 def test_a_branch_is_the_checkpoint_under_another_configuration(tmp_path: Path) -> None:
     origin = save(tmp_path / "one", 7)
-    other = Config(model=Model(slots=Slots(count=3)))
+    other = Config(model=ModelConfig(slots=SlotsConfig(count=3)))
     path = checkpoints.branch(tmp_path / "one", tmp_path / "two", other)
     assert names(tmp_path / "two") == [path.name] == [origin.name]
     weights, own = checkpoints.read_weights(path), checkpoints.read_weights(origin)
@@ -428,7 +428,9 @@ def test_state_of_another_run_is_refused(tmp_path: Path, difference: str) -> Non
         case "step":
             other = save(tmp_path / "other", 2, seed=-1)
         case "configuration":
-            other = save(tmp_path / "other", 1, Config(model=Model(slots=Slots(count=4))))
+            other = save(
+                tmp_path / "other", 1, Config(model=ModelConfig(slots=SlotsConfig(count=4)))
+            )
     shutil.copy(other / "state.safetensors", path)
     checkpoints.read_weights(path)
     message = r"state.safetensors: it does not belong to the weights.safetensors beside it: put"

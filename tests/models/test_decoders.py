@@ -356,10 +356,10 @@ for kind in ("steered", "conventional", "canonical"):
         results.append([fields.logits, *torch.autograd.grad(loss, inputs)])
     for eager, fast in zip(*results, strict=True):
         torch.testing.assert_close(fast, eager, rtol=2e-4, atol=2e-4)
-settings = config.Model(
-    slots=config.Slots(count=3, dim=8, update_dim=8, grid_dim=8),
-    encoder=config.ConvEncoder(width=8),
-    decoder=config.Decoder(broadcast=4, layers=((8, 3), (16, 3))),
+settings = config.ModelConfig(
+    slots=config.SlotsConfig(count=3, dim=8, update_dim=8, grid_dim=8),
+    encoder=config.ConvEncoderConfig(width=8),
+    decoder=config.DecoderConfig(broadcast=4, layers=((8, 3), (16, 3))),
 )
 model = GeoCo(settings).to(device)
 video = torch.rand(2, 2, 3, 16, 16, device=device)

@@ -12,10 +12,10 @@ from geoco.models.geoco import GeoCo, parameter_table
 from geoco.models.slots import Slots
 
 ROOT = Path(__file__).parents[2]
-TINY = config.Model(
-    encoder=config.ConvEncoder(width=8),
-    slots=config.Slots(count=3, dim=8, update_dim=8, grid_dim=8),
-    decoder=config.Decoder(broadcast=4, layers=((8, 3), (16, 3))),
+TINY = config.ModelConfig(
+    encoder=config.ConvEncoderConfig(width=8),
+    slots=config.SlotsConfig(count=3, dim=8, update_dim=8, grid_dim=8),
+    decoder=config.DecoderConfig(broadcast=4, layers=((8, 3), (16, 3))),
 )
 
 

@@ -22,7 +22,7 @@ from geoco.models.selector import (
     transferred,
 )
 
-SETTINGS = config.Selector(least_area=3)
+SETTINGS = config.SelectorConfig(least_area=3)
 # Of the scenes that `scene` makes.
 BACKGROUND = 1
 DIM = 6
@@ -142,7 +142,7 @@ def corner(area: int = 4, height: float = 1.0) -> Tensor:
 
 
 def test_domain_by_hand() -> None:
-    limits = config.Selector(least_area=3, least_peak=0.5)
+    limits = config.SelectorConfig(least_area=3, least_peak=0.5)
     domain = deployment_domain(corner(), limits)
     assert domain.background.item() == 1
     assert domain.deployed.sum() == 4
@@ -152,12 +152,12 @@ def test_domain_by_hand() -> None:
 
 
 def test_an_owner_must_have_pixels() -> None:
-    assert deployment_domain(corner(area=4), config.Selector(least_area=3)).deployed.any()
-    assert not deployment_domain(corner(area=4), config.Selector(least_area=4)).deployed.any()
+    assert deployment_domain(corner(area=4), config.SelectorConfig(least_area=3)).deployed.any()
+    assert not deployment_domain(corner(area=4), config.SelectorConfig(least_area=4)).deployed.any()
 
 
 def test_an_owner_must_be_sure_somewhere() -> None:
-    sure = config.Selector(least_area=0, least_peak=0.9)
+    sure = config.SelectorConfig(least_area=0, least_peak=0.9)
     assert not deployment_domain(corner(height=1.0), sure).deployed.any()
     logits = corner(height=1.0)
     logits[0, 0, 0] = 3.0  # alpha of 0.95 at this pixel makes the others eligible
@@ -165,7 +165,7 @@ def test_an_owner_must_be_sure_somewhere() -> None:
 
 
 def test_the_transfer_must_be_small() -> None:
-    limits = config.Selector(least_area=0, label_limit=2.0, margin=0.0)
+    limits = config.SelectorConfig(least_area=0, label_limit=2.0, margin=0.0)
     assert deployment_domain(corner(height=4.0), limits).deployed.sum() == 4
     assert not deployment_domain(corner(height=4.1), limits).deployed.any()
     # Of two foreground slots ahead, the second binds before the first does.
@@ -181,7 +181,7 @@ def test_the_transfer_must_be_small() -> None:
 
 def test_background_keeps_its_own_pixels() -> None:
     fields, _ = scene()
-    domain = deployment_domain(fields.logits, config.Selector(least_area=0, least_peak=0))
+    domain = deployment_domain(fields.logits, config.SelectorConfig(least_area=0, least_peak=0))
     expected = compositing.selector_background(compositing.ownership(fields.logits))
     assert torch.equal(domain.background, expected)
     owned = compositing.hard_ownership(fields.logits)[:, BACKGROUND]
@@ -190,7 +190,7 @@ def test_background_keeps_its_own_pixels() -> None:
 
 
 def test_with_two_slots_no_third_one_binds() -> None:
-    domain = deployment_domain(corner()[:2], config.Selector(least_area=3))
+    domain = deployment_domain(corner()[:2], config.SelectorConfig(least_area=3))
     assert domain.required.view(-1)[:4].tolist() == pytest.approx([0.5005] * 4)
     assert domain.required.isfinite().all()
 
@@ -199,7 +199,7 @@ def test_with_two_slots_no_third_one_binds() -> None:
 
 
 def test_parameters() -> None:
-    selector = Selector(config.Selector())
+    selector = Selector(config.SelectorConfig())
     sizes = [
         sum(p.numel() for p in layer.parameters()) for layer in (selector.project, *selector.judge)
     ]

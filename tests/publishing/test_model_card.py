@@ -30,7 +30,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
     ],
 )
 def test_what_a_card_says_of_the_schedule(budget: float, step: int, said: str | None) -> None:
-    train = config.Train(steps=70_000, budget=budget)
+    train = config.TrainConfig(steps=70_000, budget=budget)
     settings = config.Config(model=TINY, train=train)
     card = model_card.Card("one", settings, tiny().model, step, (0.1, 0.2), (20.0, 5))
     assert card.trial == said

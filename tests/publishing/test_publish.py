@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 import geoco as package
 from geoco import config, publishing
 from geoco.cli.main import app
-from geoco.config.training import Also
+from geoco.config.training import ExtraStoreConfig
 from geoco.data import SolidsDataset, open_dataset
 from geoco.errors import GeocoError
 from geoco.evaluation import GeoCoModel, evaluate
@@ -31,9 +31,9 @@ from geoco.models.geoco import GeoCo
 from geoco.publishing import model_card
 
 STEP = 7
-DATA = SOLIDS.model_copy(update={"episodes": config.Episodes(train=3, val=4, test=2)})
+DATA = SOLIDS.model_copy(update={"episodes": config.EpisodesConfig(train=3, val=4, test=2)})
 CONFIG = config.Config(
-    model=TINY, data=DATA, train=config.Train(steps=70_000, budget=0.0001, seed=11)
+    model=TINY, data=DATA, train=config.TrainConfig(steps=70_000, budget=0.0001, seed=11)
 )
 LABEL = f"steered, step {STEP}"
 
@@ -195,7 +195,7 @@ def test_results_of_the_test_split(run: Path, tmp_path: Path) -> None:
 
 
 def test_places_of_this_machine_stay_here() -> None:
-    store = config.Store(
+    store = config.StoreConfig(
         path=Path("/home/me/stores/mine"),
         source=config.FolderSource(path=Path("~me/videos")),
     )
@@ -203,10 +203,10 @@ def test_places_of_this_machine_stay_here() -> None:
     assert shared.data.path == Path("mine")  # type: ignore[union-attr]
     assert "home" not in shared.to_yaml()
     assert "~" not in shared.to_yaml()
-    store = config.Store(path=Path("stores/obj3d"), source=None)
+    store = config.StoreConfig(path=Path("stores/obj3d"), source=None)
     here = CONFIG.model_copy(update={"data": store})
     assert publishing.portable(here) == here
-    encoder = config.DinoEncoder(weights="/models/dino")
+    encoder = config.DinoEncoderConfig(weights="/models/dino")
     model = TINY.model_copy(update={"encoder": encoder})
     with pytest.raises(GeocoError, match=r"weights=facebook/dinov2-small"):
         publishing.portable(CONFIG.model_copy(update={"model": model}))
@@ -224,10 +224,10 @@ def test_odd_names(run: Path, tmp_path: Path, name: str) -> None:
 
 def test_what_else_was_trained_on_is_said_without_its_place() -> None:
     train = CONFIG.train.model_copy(
-        update={"also": (Also(path=Path("/home/me/stores/mine"), times=3),)}
+        update={"also": (ExtraStoreConfig(path=Path("/home/me/stores/mine"), times=3),)}
     )
     mixed = CONFIG.model_copy(update={"train": train})
-    assert publishing.portable(mixed).train.also == (Also(path=Path("mine"), times=3),)
+    assert publishing.portable(mixed).train.also == (ExtraStoreConfig(path=Path("mine"), times=3),)
     own = model_card.describe_data(CONFIG)
     assert model_card.describe_data(mixed) == f"{own}; and mine (3 times as often)"
 
@@ -258,7 +258,7 @@ def test_bad_inputs(run: Path, results: Path, tmp_path: Path) -> None:
         blind.decoder.alpha.weight.zero_()  # all slots alike: the first owns everything
         assert blind.selector is not None
     settings = CONFIG.model_copy(
-        update={"model": TINY.model_copy(update={"selector": config.Selector(enabled=False)})}
+        update={"model": TINY.model_copy(update={"selector": config.SelectorConfig(enabled=False)})}
     )
     blind.selector = None
     refused("no slot holds an object", save(tmp_path / "blind", blind, settings), "one")
@@ -349,7 +349,7 @@ def test_every_limit_of_a_verification() -> None:
 
 def test_verifying_needs_no_data_but_a_whole_file(published: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(published, tmp_path / "one"))
-    store = config.Store(path=Path("nowhere"), height=16, width=16, source=None)
+    store = config.StoreConfig(path=Path("nowhere"), height=16, width=16, source=None)
     settings = CONFIG.model_copy(update={"data": store})
     saved = save(tmp_path / "stored", tiny().model.float(), settings)
     shutil.copy(saved / "weights.safetensors", folder)

@@ -9,16 +9,18 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from geoco.config import Episodes, Solids, Store, Window
+from geoco.config import EpisodesConfig, SolidsConfig, StoreConfig, WindowConfig
 from geoco.data import ClipBatch, SolidsDataset, open_dataset
 from geoco.errors import GeocoError
 from geoco.solids import MATERIALS, SHAPES, Canvas, moments, render, simulate
 
-SMALL = Solids(episodes=Episodes(train=40, val=20, test=3), window=Window(length=2, stride=40))
+SMALL = SolidsConfig(
+    episodes=EpisodesConfig(train=40, val=20, test=3), window=WindowConfig(length=2, stride=40)
+)
 
 
 def test_the_validation_split_has_the_papers_windows() -> None:
-    dataset = SolidsDataset(Solids(window=Window(length=4)), "val")
+    dataset = SolidsDataset(SolidsConfig(window=WindowConfig(length=4)), "val")
     assert len(dataset) == 2600
     assert len(set(dataset.sources)) == 200
     clip = dataset[13 * 7 + 12]
@@ -70,7 +72,7 @@ def test_batches_items_and_workers_agree() -> None:
 
 
 def test_the_whole_split_comes_in_order() -> None:
-    config = Solids(episodes=Episodes(train=5, val=1, test=1), frames=3)
+    config = SolidsConfig(episodes=EpisodesConfig(train=5, val=1, test=1), frames=3)
     dataset = SolidsDataset(config, "train")
     frames = torch.cat([pictures.frames for pictures in dataset.generate(episodes=2)])
     assert frames.shape == (15, 3, 64, 64)
@@ -99,7 +101,7 @@ def test_negative_indices_count_from_the_end() -> None:
 
 
 def test_variants() -> None:
-    config = Solids(
+    config = SolidsConfig(
         resting=(1, 1),
         shapes=("cube",),
         materials=("metal",),
@@ -120,4 +122,4 @@ def test_variants() -> None:
 def test_the_configuration_decides_what_is_opened() -> None:
     assert isinstance(open_dataset(SMALL, "val"), SolidsDataset)
     with pytest.raises(GeocoError, match="there is no store here"):
-        open_dataset(Store(path=Path("nowhere"), source=None), "val")
+        open_dataset(StoreConfig(path=Path("nowhere"), source=None), "val")

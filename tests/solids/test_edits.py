@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geoco.config import Solids
+from geoco.config import SolidsConfig
 from geoco.errors import GeocoError
 from geoco.solids import (
     Canvas,
@@ -26,7 +26,7 @@ from geoco.solids import (
 )
 
 CANVAS = Canvas(64, 64, 3)
-_EPISODES = simulate(Solids(), "val", np.arange(6))
+_EPISODES = simulate(SolidsConfig(), "val", np.arange(6))
 SCENES = moments(_EPISODES, np.arange(6), np.array([3, 12, 15, 20, 26, 34]))
 
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from geoco.config import Solids
+from geoco.config import SolidsConfig
 from geoco.solids import physics
 from geoco.solids.physics import CUBE, CYLINDER, METAL, SPHERE, Episodes, simulate
 
-EPISODES = simulate(Solids(), "train", np.arange(300))
+EPISODES = simulate(SolidsConfig(), "train", np.arange(300))
 
 
 def motion(
@@ -197,7 +197,7 @@ def test_nothing_moves_before_it_is_hit() -> None:
 
 
 def test_free_motion_is_damped_by_four_percent_a_second() -> None:
-    still = simulate(Solids(resting=(1, 1)), "train", np.arange(40))
+    still = simulate(SolidsConfig(resting=(1, 1)), "train", np.arange(40))
     speed = np.hypot(*np.moveaxis(still.velocity, -1, 0))
     later = speed[:, 96] / np.maximum(speed[:, 80], 1e-12)
     free = speed[:, 80] > 0.01
@@ -228,24 +228,27 @@ def test_what_is_drawn_is_drawn_evenly() -> None:
 
 
 def test_an_episode_does_not_depend_on_its_neighbours() -> None:
-    few = simulate(Solids(), "train", np.array([17, 203]))
+    few = simulate(SolidsConfig(), "train", np.array([17, 203]))
     for name in ("position", "velocity", "heading", "spin", "color", "radius"):
         np.testing.assert_array_equal(getattr(few, name), getattr(EPISODES, name)[[17, 203]])
 
 
 def test_splits_and_seeds_differ() -> None:
     ids = np.arange(4)
-    train = simulate(Solids(), "train", ids).position
-    assert (simulate(Solids(), "val", ids).position != train).any((1, 2, 3)).all()
-    assert (simulate(Solids(seed=7), "train", ids).position != train).any((1, 2, 3)).all()
+    train = simulate(SolidsConfig(), "train", ids).position
+    assert (simulate(SolidsConfig(), "val", ids).position != train).any((1, 2, 3)).all()
+    assert (simulate(SolidsConfig(seed=7), "train", ids).position != train).any((1, 2, 3)).all()
 
 
 def test_options_change_only_what_they_name() -> None:
     ids = np.arange(20)
-    plain, fewer = simulate(Solids(), "val", ids), simulate(Solids(shapes=("cube",)), "val", ids)
+    plain, fewer = (
+        simulate(SolidsConfig(), "val", ids),
+        simulate(SolidsConfig(shapes=("cube",)), "val", ids),
+    )
     np.testing.assert_array_equal(plain.color, fewer.color)
     assert (fewer.shape[:, 1:] == CUBE).all()
-    jittered = simulate(Solids(camera_jitter=0.5), "val", ids)
+    jittered = simulate(SolidsConfig(camera_jitter=0.5), "val", ids)
     np.testing.assert_array_equal(plain.position, jittered.position)
     assert (plain.camera == 0).all()
     assert 0.3 < np.abs(jittered.camera).max() <= 0.5

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geoco.config import Solids
+from geoco.config import SolidsConfig
 from geoco.data.solids import SolidsDataset
 from geoco.solids import render
 
@@ -27,7 +27,7 @@ def test_statistics_agree() -> None:
     stored = np.load(REFERENCE)
     frames, masks = stored["frames"].reshape(-1, 64, 64, 3), stored["masks"].reshape(-1, 64, 64)
     index = stored["index"].astype(np.int64)
-    dataset = SolidsDataset(Solids(), "train")
+    dataset = SolidsDataset(SolidsConfig(), "train")
     scenes = dataset.scenes(np.repeat(np.arange(len(index)), index.shape[1]), index.flatten())
     pictures = render(scenes, dataset.canvas)
     ours = _statistics(pictures.frames.permute(0, 2, 3, 1).numpy(), pictures.masks.numpy())

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from geoco.config import Solids
+from geoco.config import SolidsConfig
 from geoco.solids import Canvas, Placement, Scenes, layers, moments, render, simulate
 from geoco.solids.render import _encode, _pixels
 from geoco.solids.scenes import CAMERA_POSITION, FOCAL, camera_axes
@@ -18,13 +18,13 @@ FRAMES = np.array([0, 10, 14, 18, 26, 40, 60, 90])
 
 @pytest.fixture(scope="module")
 def scenes() -> Scenes:
-    episodes = simulate(Solids(), "val", np.arange(8))
+    episodes = simulate(SolidsConfig(), "val", np.arange(8))
     return moments(episodes, np.arange(8), FRAMES)
 
 
 def lone_sphere(x: float, y: float, radius: float = 0.75) -> Scenes:
     """A scene in which only a sphere stands."""
-    episodes = simulate(Solids(), "val", np.arange(1))
+    episodes = simulate(SolidsConfig(), "val", np.arange(1))
     scene = moments(episodes, np.array([0]), np.array([0]))
     present = torch.tensor([[True, False, False, False, False]])
     position = scene.position.clone()
@@ -214,7 +214,7 @@ def test_bytes_are_those_of_the_first_release(scenes: Scenes) -> None:
 
 
 def test_textures_and_cameras_vary_by_episode() -> None:
-    config = Solids(textured=True, camera_jitter=0.5)
+    config = SolidsConfig(textured=True, camera_jitter=0.5)
     episodes = simulate(config, "val", np.arange(6))
     plain = moments(episodes, np.arange(6), np.full(6, 5))
     fancy = moments(episodes, np.arange(6), np.full(6, 5), textured=True)

@@ -14,13 +14,13 @@ import torch
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from geoco.config import Config, Model, Slots, Store, override
+from geoco.config import Config, ModelConfig, SlotsConfig, StoreConfig, override
 from geoco.errors import GeocoError
 from geoco.models import checkpoints
 from geoco.training import run_folder
 from geoco.training.run_folder import MetricsLog, Run, curves, environment, read_metrics
 
-CONFIG = Config(model=Model(slots=Slots(count=4)))
+CONFIG = Config(model=ModelConfig(slots=SlotsConfig(count=4)))
 COLUMNS = ("loss", "rec", "learning_rate")
 
 
@@ -57,7 +57,7 @@ def test_readme_names_all_there_is(tmp_path: Path) -> None:
 
 
 def test_paths_survive_in_the_configuration(tmp_path: Path) -> None:
-    config = Config(data=Store(path=tmp_path / "data", source=None))
+    config = Config(data=StoreConfig(path=tmp_path / "data", source=None))
     Run.create(tmp_path / "run", config)
     assert Run.open(tmp_path / "run").config == config
 

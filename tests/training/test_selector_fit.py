@@ -7,7 +7,7 @@ import torch
 from helpers import SMALL as TINY
 
 from geoco import config, publishing
-from geoco.config.training import Teacher
+from geoco.config.training import SelectorTeacherConfig
 from geoco.data import open_dataset
 from geoco.errors import GeocoError
 from geoco.models import checkpoints
@@ -64,7 +64,7 @@ def test_kept_evidence_gives_the_scores_of_the_selector(attention: str) -> None:
     assert panel.labels.protected.sum() > 0
 
 
-def teacher_of(settings: config.Config) -> Teacher:
+def teacher_of(settings: config.Config) -> SelectorTeacherConfig:
     return settings.train.selector.teacher
 
 

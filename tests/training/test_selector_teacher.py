@@ -23,10 +23,10 @@ from geoco.training.selector_teacher import (
     smoothstep,
 )
 
-DEPLOYMENT = config.Selector(least_area=3)
+DEPLOYMENT = config.SelectorConfig(least_area=3)
 # Narrow enough on small random scenes for every condition to be met here and missed there.
-TEACHER = training.Teacher(window=3, most_error=0.6, harmful=-0.2, individual=-0.4)
-TRAINING = training.SelectorTraining()
+TEACHER = training.SelectorTeacherConfig(window=3, most_error=0.6, harmful=-0.2, individual=-0.4)
+TRAINING = training.SelectorTrainingConfig()
 
 
 def scene(seed: int = 0, kind: torch.dtype = torch.float64) -> tuple[Tensor, Fields, Tensor]:
@@ -212,7 +212,7 @@ def test_looks_like_background_against_loops(seed: int) -> None:
 
 def test_without_background_nothing_looks_like_it() -> None:
     image = torch.zeros(3, 9, 9)
-    settings = training.Teacher()
+    settings = training.SelectorTeacherConfig()
     assert not looks_like_background(image, torch.zeros(9, 9, dtype=torch.bool), settings).any()
     # Three background pixels are too few neighbours for everyone.
     few = torch.zeros(9, 9, dtype=torch.bool)
@@ -230,7 +230,7 @@ def test_a_captured_pixel_of_the_background_is_found() -> None:
     background = torch.ones(20, 20, dtype=torch.bool)
     background[8:12, 8:12] = False
     background[3:5, 3:5] = False
-    found = looks_like_background(image, background, training.Teacher())
+    found = looks_like_background(image, background, training.SelectorTeacherConfig())
     assert found[3:5, 3:5].all()
     assert not found[8:12, 8:12].any()
 

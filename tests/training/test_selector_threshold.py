@@ -5,7 +5,7 @@ import torch
 from helpers import SMALL
 
 from geoco import config
-from geoco.config.training import Teacher
+from geoco.config.training import SelectorTeacherConfig
 from geoco.data import open_dataset
 from geoco.errors import GeocoError
 from geoco.models.geoco import GeoCo
@@ -43,7 +43,9 @@ def test_on_a_model() -> None:
     model = GeoCo(settings.model)
     dataset = open_dataset(settings.data, "train")
     generator = torch.Generator().manual_seed(1)
-    found = selector_threshold.operating_points(model, dataset, 4, Teacher(), generator)
+    found = selector_threshold.operating_points(
+        model, dataset, 4, SelectorTeacherConfig(), generator
+    )
     recalls = [point.recall for point in found]
     assert len(found) == 99
     assert recalls == sorted(recalls, reverse=True)
@@ -55,5 +57,5 @@ def test_a_model_without_selector_is_refused() -> None:
     dataset = open_dataset(settings.data, "train")
     with pytest.raises(GeocoError, match="has no selector"):
         selector_threshold.operating_points(
-            GeoCo(settings.model), dataset, 1, Teacher(), torch.Generator()
+            GeoCo(settings.model), dataset, 1, SelectorTeacherConfig(), torch.Generator()
         )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from geoco import geometry
-from geoco.config.training import Quality
+from geoco.config.training import SlotQualityConfig
 from geoco.models import slot_quality
 from geoco.models.slots import Binding, Slots, attention_moments
 from geoco.training import transplants
@@ -37,13 +37,13 @@ def scene(*centers: tuple[float, float, float]) -> tuple[Tensor, Binding]:
     return logits, Binding(slots, attention, torch.zeros(1, len(centers) + 1, 8))
 
 
-def valid(quality: Quality, *centers: tuple[float, float, float]) -> list[bool]:
+def valid(quality: SlotQualityConfig, *centers: tuple[float, float, float]) -> list[bool]:
     return slot_quality.judge(*scene(*centers), quality).valid[0].tolist()
 
 
 def test_a_plain_object_is_fit_and_background_is_not() -> None:
     logits, binding = scene((-0.4, 0, 0.12), (0.4, 0.1, 0.12))
-    judged = slot_quality.judge(logits, binding, Quality())
+    judged = slot_quality.judge(logits, binding, SlotQualityConfig())
     assert judged.foreground.tolist() == [[True, True, False]]
     assert judged.valid.tolist() == [[True, True, False]]
     assert judged.positioned.tolist() == [[True, True, False]]
@@ -52,28 +52,28 @@ def test_a_plain_object_is_fit_and_background_is_not() -> None:
 @pytest.mark.parametrize(
     "quality",
     [
-        Quality(fewest_pixels=2000),
-        Quality(most_coverage=0.001),
-        Quality(largest_scale=0.05),
-        Quality(fewest_tokens=200),
-        Quality(most_tokens=0.001),
-        Quality(deviations=8),
-        Quality(border=25),
-        Quality(most_overlap=1e-9),
-        Quality(coherent=True, least_compactness=100),
-        Quality(coherent=True, fewest_coherent_tokens=200),
+        SlotQualityConfig(fewest_pixels=2000),
+        SlotQualityConfig(most_coverage=0.001),
+        SlotQualityConfig(largest_scale=0.05),
+        SlotQualityConfig(fewest_tokens=200),
+        SlotQualityConfig(most_tokens=0.001),
+        SlotQualityConfig(deviations=8),
+        SlotQualityConfig(border=25),
+        SlotQualityConfig(most_overlap=1e-9),
+        SlotQualityConfig(coherent=True, least_compactness=100),
+        SlotQualityConfig(coherent=True, fewest_coherent_tokens=200),
     ],
     ids=lambda quality: str(quality.model_dump(exclude_defaults=True)),
 )
-def test_each_condition_can_refuse(quality: Quality) -> None:
+def test_each_condition_can_refuse(quality: SlotQualityConfig) -> None:
     objects = ((-0.4, 0.0, 0.12), (0.4, 0.1, 0.12))
-    assert valid(Quality(coherent=True), *objects) == [True, True, False]
+    assert valid(SlotQualityConfig(coherent=True), *objects) == [True, True, False]
     assert valid(quality, *objects) == [False, False, False]
 
 
 def test_coherence_refuses_what_others_cover() -> None:
     touching = ((-0.1, 0.0, 0.12), (0.1, 0.0, 0.12))
-    loose = Quality(coherent=True, most_overlap=1, least_agreement=0.3)
+    loose = SlotQualityConfig(coherent=True, most_overlap=1, least_agreement=0.3)
     assert valid(loose, *touching) == [True, True, False]
     strict = loose.model_copy(update={"least_agreement": 0.95})
     assert valid(strict, *touching) == [False, False, False]
@@ -81,10 +81,10 @@ def test_coherence_refuses_what_others_cover() -> None:
 
 def test_an_object_at_the_edge_is_unfit_but_has_a_position() -> None:
     logits, binding = scene((-0.9, 0, 0.12), (0.4, 0.1, 0.12))
-    judged = slot_quality.judge(logits, binding, Quality())
+    judged = slot_quality.judge(logits, binding, SlotQualityConfig())
     assert judged.valid.tolist() == [[False, True, False]]
     assert judged.positioned.tolist() == [[True, True, False]]
-    strict = slot_quality.judge(logits, binding, Quality(position_coverage=0.001))
+    strict = slot_quality.judge(logits, binding, SlotQualityConfig(position_coverage=0.001))
     assert strict.positioned.tolist() == [[False, False, False]]
 
 
@@ -92,7 +92,7 @@ def test_confidence_is_one_less_the_largest_cosine() -> None:
     logits, binding = scene((-0.2, 0, 0.12), (0.2, 0, 0.12))
     a, b, rest = binding.attention[0]
     cosine = [float(u @ v / (u.norm() * v.norm())) for u, v in ((a, b), (a, rest), (b, rest))]
-    found = slot_quality.judge(logits, binding, Quality()).confidence[0]
+    found = slot_quality.judge(logits, binding, SlotQualityConfig()).confidence[0]
     expected = [1 - max(cosine[0], cosine[1]), 1 - max(cosine[0], cosine[2]), 1 - max(cosine[1:])]
     torch.testing.assert_close(found, torch.tensor(expected), atol=1e-6, rtol=0)
 
@@ -104,7 +104,9 @@ def test_a_scene_without_background_gives_no_pairs() -> None:
         binding.attention[:, :2],
         binding.gate[:, :2],
     )
-    judged = slot_quality.judge(logits[:, :2], without, Quality(most_coverage=1, largest_scale=2))
+    judged = slot_quality.judge(
+        logits[:, :2], without, SlotQualityConfig(most_coverage=1, largest_scale=2)
+    )
     assert judged.foreground.all()
     assert not judged.valid.any()
     assert not judged.positioned.any()
@@ -113,7 +115,7 @@ def test_a_scene_without_background_gives_no_pairs() -> None:
 def test_nothing_judged_has_a_gradient() -> None:
     logits, binding = scene((-0.4, 0, 0.12))
     live = replace(binding, attention=binding.attention.clone().requires_grad_())
-    judged = slot_quality.judge(logits.requires_grad_(), live, Quality())
+    judged = slot_quality.judge(logits.requires_grad_(), live, SlotQualityConfig())
     assert not judged.confidence.requires_grad
 
 

@@ -106,13 +106,14 @@ def _draw(cases: list[Case], path: Path) -> None:
         for case in cases[: COLUMNS * ROWS]
         for picture in (
             drawing.magnify(case.frame, 3),
-            drawing.overlay(case.frame, case.true, 3),
-            drawing.overlay(case.frame, case.found, 3),
+            drawing.overlay_masks(case.frame, case.true, 3),
+            drawing.overlay_masks(case.frame, case.found, 3),
         )
     ]
     wide = 3 * COLUMNS
-    drawing.save(
-        path, [drawing.sheet([pictures[i : i + wide] for i in range(0, len(pictures), wide)])]
+    drawing.save_pictures(
+        path,
+        [drawing.compose_sheet([pictures[i : i + wide] for i in range(0, len(pictures), wide)])],
     )
 
 

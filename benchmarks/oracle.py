@@ -67,7 +67,7 @@ def main() -> None:
               f"{cells[2].estimate:>10.2f}")  # fmt: skip
         rows += examples(dataset, factual, objects, edits)
     if arguments.sheet:
-        drawing.save(arguments.sheet, [drawing.sheet(rows)])
+        drawing.save_pictures(arguments.sheet, [drawing.compose_sheet(rows)])
         print(f"wrote {arguments.sheet}")
 
 

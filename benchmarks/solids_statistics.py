@@ -106,8 +106,8 @@ def _sheet(theirs: tuple[np.ndarray, ...], ours: tuple[np.ndarray, ...], out: Pa
         chosen = np.linspace(5, len(frames) - 1, 24).astype(int)
         for part in chosen.reshape(3, 8)[:2]:
             rows.append([drawing.magnify(frames[i], 3) for i in part])
-        rows.append([drawing.overlay(frames[i], masks[i], 3) for i in chosen[8:16]])
-    drawing.save(out, [drawing.sheet(rows)])
+        rows.append([drawing.overlay_masks(frames[i], masks[i], 3) for i in chosen[8:16]])
+    drawing.save_pictures(out, [drawing.compose_sheet(rows)])
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from geoco import draw
-from geoco.geometry import samples
+from geoco.geometry import count_samples
 from geoco.ops import ScaleSteeredConv2d
 
 IMAGES = Path(__file__).parent / "images"
@@ -66,7 +66,7 @@ def fields(scales: Sequence[float]) -> dict[str, Tensor]:
         with torch.no_grad():
             wide = decoder(slots, extent=EXTENT, alpha_only=True).logits
         side = decoder.sizes[-1]
-        start = (samples(side, EXTENT) - side) // 2  # the usual canvas, far from all borders
+        start = (count_samples(side, EXTENT) - side) // 2  # the usual canvas, far from all borders
         found[name] = wide[:, start : start + side, start : start + side]
     return found
 

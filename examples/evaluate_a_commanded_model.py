@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from geoco.config import SolidsConfig
 from geoco.data import SolidsDataset
 from geoco.evaluation import Encoded, evaluate, unplaced
-from geoco.geometry import grid
+from geoco.geometry import build_grid
 from geoco.metrics import support_moments
 from geoco.models.slots import Slots
 
@@ -43,7 +43,7 @@ class Masks:
         appearance = encoded.slots.appearance.clone()
         mask = appearance[:, index, 3:].unflatten(-1, (64, 64))
         center = support_moments(mask >= 0.5).center.float()  # resizing is about the centroid
-        away = grid(64, 64) - (center + move)[:, None, None]
+        away = build_grid(64, 64) - (center + move)[:, None, None]
         source = center[:, None, None] + away / factor[:, None, None, None]
         warped = F.grid_sample(mask[:, None], source, align_corners=True)
         appearance[:, index, 3:] = warped.flatten(1)

@@ -14,7 +14,7 @@ from torch import Tensor
 from geoco.config import SolidsConfig
 from geoco.data import SolidsDataset
 from geoco.evaluation import Encoded, evaluate
-from geoco.geometry import grid
+from geoco.geometry import build_grid
 from geoco.models.slots import Slots
 
 
@@ -29,7 +29,7 @@ class Discs:
         return Encoded(Slots(colors, starts, scale), None)
 
     def decode(self, encoded: Encoded, slots: Slots) -> tuple[Tensor, Tensor]:
-        away = grid(64, 64) - slots.position[:, :, None, None]
+        away = build_grid(64, 64) - slots.position[:, :, None, None]
         logits = 10 * (1 - away.norm(dim=-1) / slots.scale[:, :, None, None])
         rgb = slots.appearance[..., None, None].expand(-1, -1, -1, 64, 64)
         return rgb, logits

@@ -33,23 +33,27 @@ MARGIN = 4
 PAPER = 255
 
 
-def overlay(picture: Picture, masks: UInt8[np.ndarray, "height width"], zoom: int = 1) -> Picture:
+def overlay_masks(
+    picture: Picture, masks: UInt8[np.ndarray, "height width"], zoom: int = 1
+) -> Picture:
     """A picture in grey, magnified, with each instance tinted and outlined in its colour."""
     grey = np.rint(picture.mean(-1, keepdims=True)).astype(np.uint8).repeat(3, -1)
     large = magnify(grey, zoom)
     labels = masks.repeat(zoom, 0).repeat(zoom, 1)
     inside = labels > 0
     color = COLORS[(labels.astype(np.int64) - 1) % len(COLORS)]
-    edge = _edges(labels)
+    edge = _find_edges(labels)
     weight = np.where(edge, 1.0, np.where(inside, 0.45, 0.0))[..., None]
     return np.rint(large * (1 - weight) + color * weight).astype(np.uint8)
 
 
-def outlined(picture: Picture, labels: UInt8[np.ndarray, "height width"], zoom: int = 4) -> Picture:
+def draw_outlines(
+    picture: Picture, labels: UInt8[np.ndarray, "height width"], zoom: int = 4
+) -> Picture:
     """A picture, magnified, with each instance outlined in its colour and numbered from 0."""
     large = magnify(picture, zoom).copy()
     big = labels.repeat(zoom, 0).repeat(zoom, 1)
-    edge = _edges(big)
+    edge = _find_edges(big)
     large[edge] = COLORS[(big[edge].astype(np.int64) - 1) % len(COLORS)]
     image = Image.fromarray(large)
     pen = ImageDraw.Draw(image)
@@ -67,7 +71,7 @@ def magnify(picture: Picture, zoom: int) -> Picture:
     return picture.repeat(zoom, 0).repeat(zoom, 1)
 
 
-def sheet(rows: Sequence[Sequence[Picture]]) -> Picture:
+def compose_sheet(rows: Sequence[Sequence[Picture]]) -> Picture:
     """Pictures of one size in rows and columns on white paper."""
     height, width, _ = rows[0][0].shape
     most = max(len(row) for row in rows)
@@ -83,7 +87,7 @@ def sheet(rows: Sequence[Sequence[Picture]]) -> Picture:
     return paper
 
 
-def _edges(labels: UInt8[np.ndarray, "height width"]) -> Bool[np.ndarray, "height width"]:
+def _find_edges(labels: UInt8[np.ndarray, "height width"]) -> Bool[np.ndarray, "height width"]:
     """Pixels of instances that touch anything else."""
     padded = np.pad(labels, 1, mode="edge")
     neighbours = (padded[:-2, 1:-1], padded[2:, 1:-1], padded[1:-1, :-2], padded[1:-1, 2:])
@@ -91,7 +95,7 @@ def _edges(labels: UInt8[np.ndarray, "height width"]) -> Bool[np.ndarray, "heigh
     return np.asarray((labels > 0) & different)
 
 
-def save(path: Path, pictures: Sequence[Picture], frames_per_second: float = 8) -> None:
+def save_pictures(path: Path, pictures: Sequence[Picture], frames_per_second: float = 8) -> None:
     """Write one picture as PNG, or several as an animated GIF; whole or not at all."""
     suffix = path.suffix.lower()
     if suffix not in (".png", ".gif") or (suffix == ".png" and len(pictures) != 1):

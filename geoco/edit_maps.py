@@ -1,8 +1,8 @@
 """What an edit should do to a mask, and which objects an edit is scored on (paper, Sec. C.2).
 
 Every command is an affine map of the endpoint-aligned grid, q -> factor q + offset, with one factor
-for both axes. Targets are the factual masks under that map; who is eligible follows from the
-factual masks and the map alone, so that no model can choose its own population.
+for both axes. Targets are the factual masks under that map. Which objects are eligible follows from
+the factual masks and the map alone, so that no model can choose the objects it is scored on.
 
 Maps broadcast against the leading dimensions of masks, so that several commands of one object, or
 one command of several objects, are a single call. Coordinates are float64 throughout: whether a
@@ -21,50 +21,56 @@ TOLERANCE = 1e-6  # pixels: closer than this, two places are the same
 
 
 @dataclass(frozen=True)
-class Map:
+class AffineMap:
     """q -> factor q + offset, on the grid [-1, 1]^2."""
 
     factor: Float64[Tensor, "*maps"]
     offset: Float64[Tensor, "*maps 2"]
 
     @classmethod
-    def move(cls, pixels: Real[Tensor, "*maps 2"], height: int, width: int) -> "Map":
+    def from_move(cls, pixels: Real[Tensor, "*maps 2"], height: int, width: int) -> "AffineMap":
         """T_pos: shift by pixels (x, y); one pixel of n is 2 / (n - 1) of the grid."""
         steps = torch.tensor([width - 1, height - 1], dtype=torch.float64, device=pixels.device)
-        return cls._of(torch.ones_like(steps[0]), 2 * pixels.double() / steps)
+        return cls._broadcast(torch.ones_like(steps[0]), 2 * pixels.double() / steps)
 
     @classmethod
-    def resize(cls, factor: Float[Tensor, "..."], position: Float[Tensor, "... 2"]) -> "Map":
+    def from_resize(
+        cls, factor: Float[Tensor, "..."], position: Float[Tensor, "... 2"]
+    ) -> "AffineMap":
         """T_scl: scale by a factor about a position; the two broadcast."""
         factor, position = factor.double(), position.double()
-        return cls._of(factor, position - factor[..., None] * position)
+        return cls._broadcast(factor, position - factor[..., None] * position)
 
     @classmethod
-    def transplant(
+    def from_transplant(
         cls,
         position: Float[Tensor, "... 2"],
         scale: Float[Tensor, "..."],
         donor_position: Float[Tensor, "... 2"],
         donor_scale: Float[Tensor, "..."],
-    ) -> "Map":
+    ) -> "AffineMap":
         """T_app: the donor's frame onto the recipient's, p_r + s_r / s_d (q - p_d)."""
         factor = scale.double() / donor_scale.double()
-        return cls._of(factor, position.double() - factor[..., None] * donor_position.double())
+        return cls._broadcast(
+            factor, position.double() - factor[..., None] * donor_position.double()
+        )
 
     @classmethod
-    def _of(cls, factor: Tensor, offset: Tensor) -> "Map":
+    def _broadcast(cls, factor: Tensor, offset: Tensor) -> "AffineMap":
         return cls(factor.expand(offset.shape[:-1]), offset)
 
-    def inverse(self) -> "Map":
+    def inverse(self) -> "AffineMap":
         """The map that undoes this one."""
-        return Map(1 / self.factor, -self.offset / self.factor[..., None])
+        return AffineMap(1 / self.factor, -self.offset / self.factor[..., None])
 
     def apply(self, points: Float[Tensor, "... 2"]) -> Float64[Tensor, "... 2"]:
         """Where points (x, y) of the grid go; points and maps broadcast."""
         return self.factor[..., None] * points.double() + self.offset
 
 
-def warp(mask: Bool[Tensor, "... height width"], edit: Map) -> Bool[Tensor, "... height width"]:
+def warp_mask(
+    mask: Bool[Tensor, "... height width"], edit: AffineMap
+) -> Bool[Tensor, "... height width"]:
     """The ideal target: hard masks inverse-warped by nearest neighbour, zero beyond the canvas.
 
     A pixel stands for its cell [i - 1/2, i + 1/2): a place half-way between two pixels takes the
@@ -74,19 +80,19 @@ def warp(mask: Bool[Tensor, "... height width"], edit: Map) -> Bool[Tensor, "...
     height, width = mask.shape[-2:]
     columns, rows = (
         torch.floor(places + 0.5 + TOLERANCE).long()
-        for places in _sampled_places(edit, height, width)
+        for places in _locate_samples(edit, height, width)
     )
     shape = (*torch.broadcast_shapes(mask.shape[:-2], edit.factor.shape), height, width)
     row = rows.clamp(0, height - 1)[..., :, None].expand(shape)
     column = columns.clamp(0, width - 1)[..., None, :].expand(shape)
-    found = mask.expand(shape).gather(-2, row).gather(-1, column)
+    sampled = mask.expand(shape).gather(-2, row).gather(-1, column)
     inside_rows = (rows >= 0) & (rows < height)
     inside_columns = (columns >= 0) & (columns < width)
-    return found & inside_rows[..., :, None] & inside_columns[..., None, :]
+    return sampled & inside_rows[..., :, None] & inside_columns[..., None, :]
 
 
 def warp_image(
-    layer: Float[Tensor, "... channel height width"], edit: Map
+    layer: Float[Tensor, "... channel height width"], edit: AffineMap
 ) -> Float[Tensor, "... channel height width"]:
     """Fields inverse-warped bilinearly, with zeros beyond the canvas.
 
@@ -98,20 +104,20 @@ def warp_image(
     # The map keeps the axes apart, so that bilinear sampling is one small matrix on either side; in
     # float64, which neither autocast nor TF32 makes coarser.
     columns, rows = (
-        _tents(places, size)[..., None, :, :]
-        for places, size in zip(_sampled_places(edit, height, width), (width, height), strict=True)
+        _compute_tent_weights(places, size)[..., None, :, :]
+        for places, size in zip(_locate_samples(edit, height, width), (width, height), strict=True)
     )
     return (rows @ layer.double() @ columns.transpose(-2, -1)).to(layer.dtype)
 
 
-def valid(
+def is_large_enough(
     mask: Bool[Tensor, "... height width"], least: int = FEWEST_PIXELS
 ) -> Bool[Tensor, "..."]:
     """Whether a mask is large enough to be measured: an object, or the target of an edit."""
     return mask.sum((-2, -1)) >= least
 
 
-def cell_bounds(mask: Bool[Tensor, "... height width"]) -> Float64[Tensor, "... 4"]:
+def compute_cell_bounds(mask: Bool[Tensor, "... height width"]) -> Float64[Tensor, "... 4"]:
     """Left, top, right and bottom of the occupied pixels' cells, in pixels; nan for empty masks.
 
     Pixel i is the cell from i - 1/2 to i + 1/2: a mask of one pixel is one pixel wide.
@@ -128,15 +134,17 @@ def cell_bounds(mask: Bool[Tensor, "... height width"]) -> Float64[Tensor, "... 
     return bounds.where(mask.any(-1).any(-1)[..., None], torch.nan)
 
 
-def transformed_bounds(
-    bounds: Float64[Tensor, "... 4"], edit: Map, height: int, width: int
+def transform_bounds(
+    bounds: Float64[Tensor, "... 4"], edit: AffineMap, height: int, width: int
 ) -> Float64[Tensor, "... 4"]:
     """Where an edit puts cell bounds, in pixels and before anything is clipped."""
-    shift = torch.stack((_shift(edit, 0, width), _shift(edit, 1, height)), -1)
+    shift = torch.stack((_compute_shift(edit, 0, width), _compute_shift(edit, 1, height)), -1)
     return edit.factor[..., None] * bounds + torch.cat((shift, shift), -1)
 
 
-def interior(bounds: Float64[Tensor, "... 4"], height: int, width: int) -> Bool[Tensor, "..."]:
+def stays_interior(
+    bounds: Float64[Tensor, "... 4"], height: int, width: int
+) -> Bool[Tensor, "..."]:
     """Whether bounds avoid the outermost pixel band: inside [0.5, 62.5] on 64 pixels."""
     left, top, right, bottom = bounds.unbind(-1)
     least = BAND - TOLERANCE
@@ -144,39 +152,41 @@ def interior(bounds: Float64[Tensor, "... 4"], height: int, width: int) -> Bool[
     return inside_width & (top >= least) & (bottom <= height - 1 - least)
 
 
-def feasible(mask: Bool[Tensor, "... height width"], edit: Map) -> Bool[Tensor, "..."]:
+def is_feasible(mask: Bool[Tensor, "... height width"], edit: AffineMap) -> Bool[Tensor, "..."]:
     """The interior scope: the factual mask and its ideal image both avoid the outermost band.
 
     A scale curve asks it of all its commands; a transplant asks it of the donor under the map, and
-    of the recipient's own bounds (`interior`). An empty mask is nowhere.
+    of the recipient's own bounds (`stays_interior`). An empty mask is nowhere.
     """
     height, width = mask.shape[-2:]
-    bounds = cell_bounds(mask)
-    image = transformed_bounds(bounds, edit, height, width)
-    return interior(bounds, height, width) & interior(image, height, width)
+    bounds = compute_cell_bounds(mask)
+    image = transform_bounds(bounds, edit, height, width)
+    return stays_interior(bounds, height, width) & stays_interior(image, height, width)
 
 
-def _shift(edit: Map, axis: int, size: int) -> Float64[Tensor, "*maps"]:
+def _compute_shift(edit: AffineMap, axis: int, size: int) -> Float64[Tensor, "*maps"]:
     """The map of pixel indices along an axis is i -> factor i + this."""
     return (edit.offset[..., axis] + 1 - edit.factor) * (size - 1) / 2
 
 
-def _sampled_places(
-    edit: Map, height: int, width: int
+def _locate_samples(
+    edit: AffineMap, height: int, width: int
 ) -> tuple[Float64[Tensor, "*maps width"], Float64[Tensor, "*maps height"]]:
     """From where each column and each row of the edited canvas takes its value, in pixels."""
-    back = edit.inverse()
+    inverse = edit.inverse()
 
     def along(axis: int, size: int) -> Tensor:
         pixels = torch.arange(size, dtype=torch.float64, device=edit.factor.device)
-        places = back.factor[..., None] * pixels + _shift(back, axis, size)[..., None]
+        places = inverse.factor[..., None] * pixels + _compute_shift(inverse, axis, size)[..., None]
         whole = places.round()
         return torch.where((places - whole).abs() < TOLERANCE, whole, places)
 
     return along(0, width), along(1, height)
 
 
-def _tents(places: Float64[Tensor, "*maps sample"], size: int) -> Float64[Tensor, "..."]:
+def _compute_tent_weights(
+    places: Float64[Tensor, "*maps sample"], size: int
+) -> Float64[Tensor, "..."]:
     """Weights of linear interpolation: row by row, how much of each pixel a place takes."""
     pixels = torch.arange(size, dtype=torch.float64, device=places.device)
     return (1 - (places[..., None] - pixels).abs()).clamp_min(0)

@@ -14,12 +14,12 @@ from torch import Tensor
 EPSILON = 1e-8
 
 
-def samples(size: int, extent: int) -> int:
+def count_samples(size: int, extent: int) -> int:
     """How many samples of the same spacing an axis of `size` has on [-extent, extent]."""
     return extent * (size - 1) + 1
 
 
-def grid(
+def build_grid(
     height: int,
     width: int,
     extent: int = 1,
@@ -30,7 +30,7 @@ def grid(
 
     def axis(size: int) -> Tensor:
         # Rounded once: the same sample has the same coordinate on canvases of every extent.
-        count = samples(size, extent)
+        count = count_samples(size, extent)
         place = torch.linspace(-extent, extent, count, dtype=torch.float64, device=device)
         return place.to(dtype)
 
@@ -38,12 +38,12 @@ def grid(
     return torch.stack((columns, rows), -1)
 
 
-def uniform_scale(size: int) -> float:
+def compute_uniform_scale(size: int) -> float:
     """The RMS scale of uniform attention on a square grid: where the reference scale starts."""
     return math.sqrt(2 * (size + 1) / (3 * (size - 1)))
 
 
-def relative(
+def to_slot_frame(
     points: Float[Tensor, "*points 2"],
     position: Float[Tensor, "*slots 2"],
     scale: Float[Tensor, "*slots"],
@@ -66,7 +66,7 @@ class Moments:
     compactness: Float[Tensor, "*supports"]
 
 
-def moments(support: Float[Tensor, "*supports height width"]) -> Moments:
+def compute_moments(support: Float[Tensor, "*supports height width"]) -> Moments:
     """Differentiable moments of non-negative supports on the usual canvas, in float32 or more.
 
     Under uniform scaling by k the radius grows by k, the coverage by k^2, the compactness stays.
@@ -74,7 +74,7 @@ def moments(support: Float[Tensor, "*supports height width"]) -> Moments:
     with torch.autocast(support.device.type, enabled=False):
         support = support if support.dtype == torch.float64 else support.float()
         height, width = support.shape[-2:]
-        points = grid(height, width, dtype=support.dtype, device=support.device)
+        points = build_grid(height, width, dtype=support.dtype, device=support.device)
         mass = support.sum((-2, -1))
         share = support / (mass + EPSILON)[..., None, None]
         x = (share * points[..., 0]).sum((-2, -1))

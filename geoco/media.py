@@ -279,7 +279,7 @@ def save(path: Path, frames: Sequence[Picture], frames_per_second: float = 12) -
     elif suffix == ".png" and len(frames) != 1:
         raise GeocoError(f"{path}: a video is saved as .mp4, .gif or a folder, not as one .png")
     elif suffix in (".png", ".gif"):
-        drawing.save(path, frames, frames_per_second)
+        drawing.save_pictures(path, frames, frames_per_second)
     else:
         raise GeocoError(
             f"{path}: pictures are saved as .png, videos as .mp4, .gif or a folder, not '{suffix}'"

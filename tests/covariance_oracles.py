@@ -39,7 +39,7 @@ class Blobs:
         return torch.zeros(*logits.shape[:2], 3, self.size, self.size), logits
 
     def draw(self, slots: Slots) -> Tensor:
-        points = geometry.grid(self.size, self.size, dtype=torch.float64)
+        points = geometry.build_grid(self.size, self.size, dtype=torch.float64)
         place = (points - slots.position.double()[..., None, None, :]) / (
             slots.scale.double()[..., None, None, None]
         )
@@ -107,7 +107,7 @@ def blob_scenes(windows: int, seed: int = 0) -> tuple[Slots, Tensor]:
 
 
 def gaussian_attention(position: Tensor, scale: Tensor) -> Tensor:
-    points = geometry.grid(TOKENS, TOKENS).flatten(0, 1)
+    points = geometry.build_grid(TOKENS, TOKENS).flatten(0, 1)
     away = (points - position[..., None, :]).square().sum(-1)
     return torch.softmax(-away / scale[..., None].square(), -1)
 

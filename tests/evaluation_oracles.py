@@ -64,7 +64,7 @@ class Discs:
         return self.draw(slots)
 
     def draw(self, slots: Slots) -> Drawn:
-        points = geometry.grid(self.size, self.size, dtype=torch.float64)
+        points = geometry.build_grid(self.size, self.size, dtype=torch.float64)
         away = points - slots.position.double()[..., None, None, :]
         radius = slots.appearance[..., 0].double() * slots.scale.double()
         logits = 1e4 * (radius[..., None, None] - torch.linalg.vector_norm(away, dim=-1))
@@ -92,7 +92,7 @@ class Warped(Discs):
         whose = slots.appearance.long().unbind(-1)
         source = self.scenes[whose]
         shrink = (source.scale.double() / slots.scale)[..., None, None, None]
-        points = geometry.grid(self.size, self.size, dtype=torch.float64)
+        points = geometry.build_grid(self.size, self.size, dtype=torch.float64)
         away = points - slots.position[..., None, None, :]
         # A little to the right and down: half-way between pixels takes those, not the even ones.
         places = source.position[..., None, None, :] + shrink * away + 1e-6

@@ -11,7 +11,7 @@ from geoco.models import compositing
 
 
 def disc(size: int, x: float, y: float, radius: float) -> torch.Tensor:
-    points = geometry.grid(size, size).double()
+    points = geometry.build_grid(size, size).double()
     return ((points[..., 0] - x).square() + (points[..., 1] - y).square() < radius**2).double()
 
 
@@ -19,7 +19,7 @@ def disc(size: int, x: float, y: float, radius: float) -> torch.Tensor:
 
 
 def test_grids_end_on_the_endpoints() -> None:
-    points = geometry.grid(3, 5)
+    points = geometry.build_grid(3, 5)
     assert points[0, 0].tolist() == [-1, -1]
     assert points[2, 4].tolist() == [1, 1]
     assert points[0, 1].tolist() == [-0.5, -1]  # x first
@@ -28,24 +28,24 @@ def test_grids_end_on_the_endpoints() -> None:
 
 def test_larger_canvases_keep_the_spacing() -> None:
     for size in (16, 32, 64):
-        usual, large = geometry.grid(size, size), geometry.grid(size, size, extent=3)
-        assert large.shape[0] == geometry.samples(size, 3) == 3 * (size - 1) + 1
+        usual, large = geometry.build_grid(size, size), geometry.build_grid(size, size, extent=3)
+        assert large.shape[0] == geometry.count_samples(size, 3) == 3 * (size - 1) + 1
         inner = slice(size - 1, 2 * size - 1)
         torch.testing.assert_close(large[inner, inner], usual)
 
 
 @pytest.mark.parametrize(("size", "scale"), [(16, 0.869226987), (24, 0.851256531)])
 def test_uniform_attention_has_the_papers_cold_scale(size: int, scale: float) -> None:
-    assert geometry.uniform_scale(size) == pytest.approx(scale, abs=5e-10)
-    points = geometry.grid(size, size).double()
+    assert geometry.compute_uniform_scale(size) == pytest.approx(scale, abs=5e-10)
+    points = geometry.build_grid(size, size).double()
     assert points.square().sum(-1).mean().sqrt().item() == pytest.approx(scale, abs=1e-7)
 
 
 def test_coordinates_in_a_slots_frame() -> None:
     points = torch.tensor([[0.5, 0.1], [0.0, -0.4]])
-    found = geometry.relative(points, torch.tensor([[0.1, 0.1]]), torch.tensor([0.08]))
+    found = geometry.to_slot_frame(points, torch.tensor([[0.1, 0.1]]), torch.tensor([0.08]))
     torch.testing.assert_close(found, torch.tensor([[[1.0, 0.0], [-0.25, -1.25]]]))
-    many = geometry.relative(geometry.grid(4, 5), torch.zeros(2, 3, 2), torch.ones(2, 3))
+    many = geometry.to_slot_frame(geometry.build_grid(4, 5), torch.zeros(2, 3, 2), torch.ones(2, 3))
     assert many.shape == (2, 3, 4, 5, 2)
 
 
@@ -55,7 +55,7 @@ def test_coordinates_in_a_slots_frame() -> None:
 def test_moments_by_hand() -> None:
     support = torch.zeros(3, 3, dtype=torch.float64)
     support[1, 1], support[1, 2] = 1, 0.5  # at (0, 0) and (1, 0)
-    found = geometry.moments(support)
+    found = geometry.compute_moments(support)
     mean = 0.5 / 1.5
     spread = (1 * mean**2 + 0.5 * (1 - mean) ** 2) / 1.5
     assert found.center.tolist() == pytest.approx([mean, 0], abs=1e-7)
@@ -67,7 +67,7 @@ def test_moments_by_hand() -> None:
 def test_moments_against_a_loop() -> None:
     generator = torch.Generator().manual_seed(0)
     supports_ = torch.rand(2, 3, 5, 7, generator=generator, dtype=torch.float64)
-    found = geometry.moments(supports_)
+    found = geometry.compute_moments(supports_)
     for index in np.ndindex(2, 3):
         mass = x = y = 0.0
         for row, column in np.ndindex(5, 7):
@@ -85,7 +85,7 @@ def test_moments_against_a_loop() -> None:
 
 def test_an_empty_support_has_finite_moments_and_gradients() -> None:
     support = torch.zeros(4, 4, requires_grad=True)
-    found = geometry.moments(support)
+    found = geometry.compute_moments(support)
     total = found.center.sum() + found.radius + found.coverage + found.compactness
     assert torch.isfinite(total)
     assert torch.isfinite(torch.autograd.grad(total, support)[0]).all()
@@ -94,8 +94,8 @@ def test_an_empty_support_has_finite_moments_and_gradients() -> None:
 @pytest.mark.parametrize("factor", [0.5, 0.75, 1.5])
 def test_radius_coverage_and_compactness_scale_as_proved(factor: float) -> None:
     """r grows by k, A by k^2, K stays; on 512 pixels the disc's edge hardly matters."""
-    before = geometry.moments(disc(512, 0.1, -0.2, 0.4))
-    after = geometry.moments(disc(512, 0.1, -0.2, 0.4 * factor))
+    before = geometry.compute_moments(disc(512, 0.1, -0.2, 0.4))
+    after = geometry.compute_moments(disc(512, 0.1, -0.2, 0.4 * factor))
     assert (after.radius / before.radius).item() == pytest.approx(factor, rel=5e-3)
     assert (after.coverage / before.coverage).item() == pytest.approx(factor**2, rel=5e-3)
     assert (after.compactness / before.compactness).item() == pytest.approx(1, rel=5e-3)
@@ -108,7 +108,7 @@ def test_moments_differentiate() -> None:
     support = torch.rand(2, 4, 5, dtype=torch.float64, requires_grad=True)
 
     def parts(value: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        found = geometry.moments(value)
+        found = geometry.compute_moments(value)
         return found.center, found.radius, found.coverage, found.compactness
 
     assert torch.autograd.gradcheck(parts, support)

@@ -64,9 +64,9 @@ def preview(dataset: SolidsDataset | StoreDataset, out: Path, count: int, zoom: 
     chosen = np.unique(np.linspace(0, len(dataset) - 1, count).astype(int))
     clips = [dataset[int(index)] for index in chosen]
     if out.suffix.lower() != ".gif":
-        drawing.save(out, [_sheet(clips, 0, zoom)])
+        drawing.save_pictures(out, [_sheet(clips, 0, zoom)])
         return
-    drawing.save(out, [_sheet(clips, time, zoom) for time in range(len(clips[0].frames))])
+    drawing.save_pictures(out, [_sheet(clips, time, zoom) for time in range(len(clips[0].frames))])
 
 
 def _sheet(clips: list[Clip], time: int, zoom: int) -> drawing.Picture:
@@ -79,5 +79,5 @@ def _sheet(clips: list[Clip], time: int, zoom: int) -> drawing.Picture:
         masks = [clip.masks[time].numpy() for clip in part if clip.masks is not None]
         if len(masks) == len(part):
             pairs = zip(frames, masks, strict=True)
-            rows.append([drawing.overlay(frame, mask, zoom) for frame, mask in pairs])
-    return drawing.sheet(rows)
+            rows.append([drawing.overlay_masks(frame, mask, zoom) for frame, mask in pairs])
+    return drawing.compose_sheet(rows)

@@ -18,7 +18,7 @@ from geoco import drawing, edit_maps, metrics
 from geoco.config import WindowConfig
 from geoco.data.solids import SolidsDataset
 from geoco.drawing import Picture
-from geoco.edit_maps import Map
+from geoco.edit_maps import AffineMap
 from geoco.editing.editor import Editor, Film, Scene, SlotView
 from geoco.errors import GeocoError
 from geoco.evaluation.reference_objects import reference_masks
@@ -98,7 +98,7 @@ def subjects(editor: Editor, dataset: SolidsDataset) -> list[Subject]:
                 window=window,
                 title=f"episode {clip.metadata['episode']}, frame {int(clip.frames[0])}",
                 item=item,
-                box=edit_maps.cell_bounds(objects[item]).tolist(),
+                box=edit_maps.compute_cell_bounds(objects[item]).tolist(),
                 move=Move(item, *free_move(objects, item, MOVED)),
                 scene=scene,
                 slot=slot if _holds_an_object(slot, scene.slots) else None,
@@ -187,8 +187,8 @@ def free_move(
     mine, others = objects[item].reshape(-1, height, width), objects.any(0) & ~objects[item]
     seen = []
     for move in moves:
-        edit = Map.move(move.expand(len(mine), 2), height, width)
-        seen.append((edit_maps.warp(mine, edit) & ~others.reshape(mine.shape)).sum())
+        edit = AffineMap.from_move(move.expand(len(mine), 2), height, width)
+        seen.append((edit_maps.warp_mask(mine, edit) & ~others.reshape(mine.shape)).sum())
     dx, dy = moves[torch.stack(seen).argmax()].tolist()
     return float(dx), float(dy)
 
@@ -219,7 +219,7 @@ def _prominence(
     """Their pixels; those that touch no border come before those that do."""
     height, width = objects.shape[-2:]
     area = objects.sum((-2, -1))
-    inside = edit_maps.interior(edit_maps.cell_bounds(objects), height, width)
+    inside = edit_maps.stays_interior(edit_maps.compute_cell_bounds(objects), height, width)
     return area + height * width * (inside & (area > 0))
 
 
@@ -273,7 +273,9 @@ def clip_pictures(clip: Clip) -> list[Picture]:
     what = "edited" if clip.film.history else "reconstruction"
     pictures = []
     for number, before, after in zip(clip.numbers, clip.film.frames, clip.film.images, strict=True):
-        pair = drawing.sheet([[drawing.magnify(before, zoom), drawing.magnify(after, zoom)]])
+        pair = drawing.compose_sheet(
+            [[drawing.magnify(before, zoom), drawing.magnify(after, zoom)]]
+        )
         paper, pen = _paper(pair.shape[1], LINE + pair.shape[0])
         paper.paste(Image.fromarray(pair), (0, LINE))
         # The number makes all frames different: a GIF keeps no two equal ones in a row.

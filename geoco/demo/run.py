@@ -154,8 +154,10 @@ def scenes_picture(out: Path, dataset: SolidsDataset, scenes: Scenes) -> Path:
     pictures = render(scenes, dataset.canvas)
     frames, masks = pictures.frames.permute(0, 2, 3, 1).numpy(), pictures.masks.numpy()
     shown = [drawing.magnify(frame, ZOOM) for frame in frames]
-    parts = [drawing.overlay(frame, mask, ZOOM) for frame, mask in zip(frames, masks, strict=True)]
-    return _saved(out / "scenes.png", [drawing.sheet([shown, parts])])
+    parts = [
+        drawing.overlay_masks(frame, mask, ZOOM) for frame, mask in zip(frames, masks, strict=True)
+    ]
+    return _saved(out / "scenes.png", [drawing.compose_sheet([shown, parts])])
 
 
 def edits_picture(out: Path, dataset: SolidsDataset, scenes: Scenes) -> Path:
@@ -165,7 +167,7 @@ def edits_picture(out: Path, dataset: SolidsDataset, scenes: Scenes) -> Path:
     pictures = torch.cat((frame, edited)).permute(0, 2, 3, 1).numpy()
     return _saved(
         out / "edits.png",
-        [drawing.sheet([[drawing.magnify(picture, ZOOM) for picture in pictures]])],
+        [drawing.compose_sheet([[drawing.magnify(picture, ZOOM) for picture in pictures]])],
     )
 
 
@@ -175,7 +177,8 @@ def video_picture(out: Path) -> Path:
     clips = video.batch([len(video.starts) * number for number in range(4)]).video
     moving = clips.permute(1, 0, 3, 4, 2).numpy()
     sheets = [
-        drawing.sheet([[drawing.magnify(frame, ZOOM) for frame in moment]]) for moment in moving
+        drawing.compose_sheet([[drawing.magnify(frame, ZOOM) for frame in moment]])
+        for moment in moving
     ]
     return _saved(out / "video.gif", sheets, 16)
 
@@ -373,7 +376,7 @@ def _mean(values: Float64[np.ndarray, " edit"], video: Int64[np.ndarray, " edit"
 
 
 def _saved(path: Path, pictures: list[drawing.Picture], frames_per_second: float = 8) -> Path:
-    drawing.save(path, pictures, frames_per_second)
+    drawing.save_pictures(path, pictures, frames_per_second)
     return path
 
 

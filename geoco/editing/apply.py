@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from geoco import edit_maps
-from geoco.edit_maps import FEWEST_PIXELS, Map
+from geoco.edit_maps import FEWEST_PIXELS, AffineMap
 from geoco.editing.decoded import Take
 from geoco.editing.operations import (
     Duplicate,
@@ -250,14 +250,14 @@ def _donor_warnings(donor: Take, index: int) -> tuple[str, ...]:
 def _stays_inside(masks: Tensor, old: Slots, new: Slots, frames: Tensor) -> bool:
     """Whether the slot's box, carried along, stays on the canvas wherever it was there before."""
     height, width = masks.shape[-2:]
-    edit = Map.transplant(
+    edit = AffineMap.from_transplant(
         new.position[frames, 0],
         new.scale[frames, 0],
         old.position[frames, 0],
         old.scale[frames, 0],
     )
-    before = edit_maps.cell_bounds(masks)
-    after = edit_maps.transformed_bounds(before, edit, height, width)
+    before = edit_maps.compute_cell_bounds(masks)
+    after = edit_maps.transform_bounds(before, edit, height, width)
     edge = torch.tensor([width, height], dtype=torch.float64, device=masks.device) - 0.5
     outside = (after[:, :2] < -0.5).any(1) | (after[:, 2:] > edge).any(1)
     return not bool((outside & ~before.isnan().any(1)).any())

@@ -250,7 +250,7 @@ class _Edited:
 
     def _view(self, time: int, index: int) -> SlotView:
         state, mask = self.take.slots, self.take.masks[time, index]
-        bounds = edit_maps.cell_bounds(mask)
+        bounds = edit_maps.compute_cell_bounds(mask)
         box = None if bounds.isnan().any() else tuple((bounds + 0.5).int().tolist())
         x, y = state.position[time, index].tolist()
         return SlotView(
@@ -298,11 +298,11 @@ class Scene(_Edited):
 
     def outlined(self, zoom: int = 4) -> UInt8[np.ndarray, "_height _width 3"]:
         """The picture, enlarged, with numbered outlines of the objects."""
-        return drawing.outlined(self.image, self.labels(), zoom)
+        return drawing.draw_outlines(self.image, self.labels(), zoom)
 
     def compare(self, edited: "Scene", zoom: int = 4) -> UInt8[np.ndarray, "_height _width 3"]:
         """Before and after, side by side, with outlines."""
-        return drawing.sheet([[self.outlined(zoom), edited.outlined(zoom)]])
+        return drawing.compose_sheet([[self.outlined(zoom), edited.outlined(zoom)]])
 
     def labels(self) -> UInt8[np.ndarray, "height width"]:
         """The number of the slot that owns each pixel, counted from 1; 0 for the background."""

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
 from geoco import edit_maps, metrics
-from geoco.edit_maps import Map
+from geoco.edit_maps import AffineMap
 from geoco.evaluation.windows import Factual, window_major
 from geoco.models.slots import Slots
 
@@ -40,7 +40,7 @@ class Commands:
     factor: Float64[Tensor, " edit"]
     mask_window: Int64[Tensor, " edit"]  # whose factual mask the target is made from
     mask_slot: Int64[Tensor, " edit"]
-    map: Map
+    map: AffineMap
 
     def __len__(self) -> int:
         return len(self.window)
@@ -58,7 +58,7 @@ class Commands:
             self.factor[chunk],
             self.mask_window[chunk],
             self.mask_slot[chunk],
-            Map(edit.factor[chunk], edit.offset[chunk]),
+            AffineMap(edit.factor[chunk], edit.offset[chunk]),
         )
 
 
@@ -76,7 +76,7 @@ def moves(factual: Factual, objects: Objects | None = None) -> Commands:
     """Four translations by six pixels, of every valid object or of those given."""
     height, width = factual.masks.shape[-2:]
     base = _repeated(factual, objects, "position", len(MOVES))
-    edit = Map.move(torch.tensor(MOVES)[base.command], height, width)
+    edit = AffineMap.from_move(torch.tensor(MOVES)[base.command], height, width)
     position = base.edited.position
     moved = (position.double() + edit.offset).to(position.dtype)
     return replace(base, edited=replace(base.edited, position=moved), move=edit.offset, map=edit)
@@ -92,7 +92,7 @@ def resizes(factual: Factual, objects: Objects | None = None) -> Commands:
         base,
         edited=replace(base.edited, scale=resized),
         factor=factor,
-        map=Map.resize(factor, factual.anchor[base.window, base.slot]),
+        map=AffineMap.from_resize(factor, factual.anchor[base.window, base.slot]),
     )
 
 
@@ -114,7 +114,7 @@ def transplanted(factual: Factual, recipients: Objects, donors: Objects) -> Comm
         edited=replace(base.edited, appearance=factual.appearance[donors]),
         mask_window=donors[0],
         mask_slot=donors[1],
-        map=Map.transplant(
+        map=AffineMap.from_transplant(
             factual.anchor[recipients],
             factual.extent[recipients],
             factual.anchor[donors],
@@ -147,14 +147,16 @@ def eligibility(factual: Factual, commands: Commands) -> Eligibility:
     for chunk in torch.arange(len(commands)).split(_CHUNK):
         original, target = targets(factual, commands, chunk, device)
         recipient = factual.masks[commands.window[chunk], commands.slot[chunk]].to(device)
-        edit = Map(commands.map.factor[chunk].to(device), commands.map.offset[chunk].to(device))
-        valid = edit_maps.valid(target)
-        inside = edit_maps.interior(edit_maps.cell_bounds(recipient), height, width)
+        edit = AffineMap(
+            commands.map.factor[chunk].to(device), commands.map.offset[chunk].to(device)
+        )
+        valid = edit_maps.is_large_enough(target)
+        inside = edit_maps.stays_interior(edit_maps.compute_cell_bounds(recipient), height, width)
         parts.append(
             (
                 valid,
                 target.flatten(1).any(1),
-                valid & inside & edit_maps.feasible(original, edit),
+                valid & inside & edit_maps.is_feasible(original, edit),
                 metrics.f1(recipient, target),
             )
         )
@@ -170,8 +172,8 @@ def targets(
 ) -> tuple[Bool[Tensor, "edit height width"], Bool[Tensor, "edit height width"]]:
     """For some edits, the factual masks that their targets are made from, and the targets."""
     original = factual.masks[commands.mask_window[chunk], commands.mask_slot[chunk]].to(device)
-    edit = Map(commands.map.factor[chunk].to(device), commands.map.offset[chunk].to(device))
-    return original, edit_maps.warp(original, edit)
+    edit = AffineMap(commands.map.factor[chunk].to(device), commands.map.offset[chunk].to(device))
+    return original, edit_maps.warp_mask(original, edit)
 
 
 def _repeated(factual: Factual, objects: Objects | None, kind: CommandKind, count: int) -> Commands:
@@ -188,7 +190,7 @@ def _repeated(factual: Factual, objects: Objects | None, kind: CommandKind, coun
         torch.ones(len(window), dtype=torch.float64),
         window,
         slot,
-        Map.resize(torch.ones(len(window)), torch.zeros(len(window), 2)),
+        AffineMap.from_resize(torch.ones(len(window)), torch.zeros(len(window), 2)),
     )
 
 

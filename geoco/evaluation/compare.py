@@ -243,7 +243,7 @@ def _draw(models: Mapping[str, EditRecords], size: int, out: Path) -> None:
         "drift": drift_figure(models, size),
     }
     for name, picture in pictures.items():
-        drawing.save(out / FOLDER / f"{NAME}-{name}.png", [picture])
+        drawing.save_pictures(out / FOLDER / f"{NAME}-{name}.png", [picture])
 
 
 def _common_tubes(models: Sequence[TubeRecords]) -> list[dict[str, Any]]:

@@ -58,7 +58,7 @@ class ExtendedGeoCo:
     def extended_fields(self, slots: Slots) -> Fields:
         alpha_only = self.model.selector is None
         drawn: Fields = self.model.decoder(self._slots(slots), EXTENT, alpha_only)
-        first = (geometry.samples(self.model.size, EXTENT) - self.model.size) // 2
+        first = (geometry.count_samples(self.model.size, EXTENT) - self.model.size) // 2
         middle = slice(first, first + self.model.size)
         return replace(drawn, rgb=None)[..., middle, middle]
 

@@ -66,7 +66,7 @@ def write_figures(
     for name, picture in found.items():
         if picture is not None:
             paths.append(folder / FOLDER / f"{name}.png")
-            drawing.save(paths[-1], [picture])
+            drawing.save_pictures(paths[-1], [picture])
     return paths
 
 

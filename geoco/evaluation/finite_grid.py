@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from geoco.config.training import SlotQualityConfig
-from geoco.edit_maps import Map, warp_image
+from geoco.edit_maps import AffineMap, warp_image
 from geoco.errors import GeocoError
 from geoco.evaluation import covariance_bounds
 from geoco.evaluation.commands import IDENTITY, MOVES, Commands, moves, resizes
@@ -217,7 +217,7 @@ class _Scenes:
         native = model.native_logits(commands.edited).double()
         attention = self.attention.repeat_interleave(each, 0)
         final = model.final_logits(edited, attention).double()
-        edit = Map(commands.map.factor.to(device), commands.map.offset.to(device))
+        edit = AffineMap(commands.map.factor.to(device), commands.map.offset.to(device))
         moved = warp_image(self.before.repeat_interleave(each, 0), edit)
         _require_finite(native, one.logits, final, moved)
         raw, raw_extended, transported, others, alpha, support, canvas = moved.unbind(1)

@@ -130,7 +130,7 @@ def shown_objects(factual: Factual, count: int) -> Objects:
     """
     height, width = factual.masks.shape[-2:]
     area = factual.masks.sum((-2, -1))
-    inside = edit_maps.interior(edit_maps.cell_bounds(factual.masks), height, width)
+    inside = edit_maps.stays_interior(edit_maps.compute_cell_bounds(factual.masks), height, width)
     preferred = (area + height * width * inside).masked_fill(~factual.valid, -1)
     most, slot = preferred.max(1)
     rows = torch.from_numpy(window_major(factual.source))
@@ -196,7 +196,7 @@ def _factual_panels(factual: Factual, row: int, slot: int) -> list[Panel | None]
     return [
         Panel(frame),
         _reconstruction(factual, row, slot),
-        Panel(drawing.overlay(frame, labels, zoom_of(frame.shape[1]))),
+        Panel(drawing.overlay_masks(frame, labels, zoom_of(frame.shape[1]))),
     ]
 
 

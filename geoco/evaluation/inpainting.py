@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Float64, Int64, Integer
 from torch import Tensor
 
 from geoco import edit_maps
-from geoco.edit_maps import Map
+from geoco.edit_maps import AffineMap
 from geoco.metrics import rgb as metrics_rgb
 from geoco.metrics.rgb import grown
 
@@ -69,7 +69,9 @@ def extract(
 
 
 def target(
-    layer: Layer, edit: Map, background: Float64[Tensor, "object 3 height width"] | None = None
+    layer: Layer,
+    edit: AffineMap,
+    background: Float64[Tensor, "object 3 height width"] | None = None,
 ) -> Float64[Tensor, "object 3 height width"]:
     """The layer where an edit puts it, on its own background or, for transplants, on another."""
     below = layer.background if background is None else background
@@ -77,17 +79,17 @@ def target(
     return moved[:, :3] + (1 - moved[:, 3:]) * below
 
 
-def region(layer: Layer, edit: Map) -> Bool[Tensor, "object height width"]:
+def region(layer: Layer, edit: AffineMap) -> Bool[Tensor, "object height width"]:
     """Where a move or a resize may change pixels: source and target supports, expanded."""
-    return metrics_rgb.editing_region(layer.support | edit_maps.warp(layer.support, edit))
+    return metrics_rgb.editing_region(layer.support | edit_maps.warp_mask(layer.support, edit))
 
 
 def transplant_region(
-    recipient: Layer, donor: Layer, edit: Map
+    recipient: Layer, donor: Layer, edit: AffineMap
 ) -> Bool[Tensor, "object height width"]:
     """The same for a transplant, with the footprints of both mattes."""
     footprint = edit_maps.warp_image(donor.alpha[:, None], edit)[:, 0] > 0
-    supports = recipient.support | edit_maps.warp(donor.support, edit)
+    supports = recipient.support | edit_maps.warp_mask(donor.support, edit)
     return metrics_rgb.editing_region(supports | (recipient.alpha > 0) | footprint)
 
 

@@ -263,7 +263,7 @@ class _Judge:
             overlap = metrics.f1(none if support is None else support, truth.mask)
             columns += [
                 *_likeness(image, truth.image, wanted.region),
-                overlap.where(edit_maps.valid(truth.mask), torch.nan),
+                overlap.where(edit_maps.is_large_enough(truth.mask), torch.nan),
                 *_likeness(wanted.image, truth.image, wanted.region),
             ]
         if support is None:

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float64, Int64, UInt8
 from torch import Tensor
 
 from geoco import edit_maps, metrics
-from geoco.edit_maps import Map
+from geoco.edit_maps import AffineMap
 from geoco.errors import GeocoError
 from geoco.evaluation import inpainting
 from geoco.evaluation.commands import FACTORS, IDENTITY, MOVES, CommandKind, next_windows
@@ -44,13 +44,13 @@ class Asked:
     object: Int64[Tensor, " edit"]
     command: Int64[Tensor, " edit"]  # which of MOVES or FACTORS; 0 for transplants
     donor: Int64[Tensor, " edit"]  # the object itself but for transplants
-    map: Map
+    map: AffineMap
 
     def __len__(self) -> int:
         return len(self.object)
 
     def rows(self, chunk: Int64[Tensor, " edit"]) -> "Asked":
-        edit = Map(self.map.factor[chunk], self.map.offset[chunk])
+        edit = AffineMap(self.map.factor[chunk], self.map.offset[chunk])
         return Asked(self.kind, self.object[chunk], self.command[chunk], self.donor[chunk], edit)
 
 
@@ -69,7 +69,7 @@ def references(factual: Factual) -> References:
     masks = reference_masks(factual.reference)
     pieces = zip(masks.split(_CHUNK), factual.masks.split(_CHUNK), strict=True)
     slot = torch.cat([metrics.associate(*piece) for piece in pieces])
-    window, label = edit_maps.valid(masks).nonzero(as_tuple=True)
+    window, label = edit_maps.is_large_enough(masks).nonzero(as_tuple=True)
     mask = masks[window, label]
     found = metrics.support_moments(mask)
     return References(window, label + 1, slot[window, label], mask, found.center, found.radius)
@@ -88,7 +88,11 @@ def asked_moves(objects: References) -> Asked:
     height, width = objects.mask.shape[-2:]
     number, command = _each(objects, range(len(MOVES)))
     return Asked(
-        "position", number, command, number, Map.move(torch.tensor(MOVES)[command], height, width)
+        "position",
+        number,
+        command,
+        number,
+        AffineMap.from_move(torch.tensor(MOVES)[command], height, width),
     )
 
 
@@ -96,7 +100,9 @@ def asked_resizes(objects: References) -> Asked:
     """The four factors that change anything, about the reference centroid."""
     number, command = _each(objects, [k for k in range(len(FACTORS)) if k != IDENTITY])
     factor = torch.tensor(FACTORS, dtype=torch.float64)[command]
-    return Asked("scale", number, command, number, Map.resize(factor, objects.center[number]))
+    return Asked(
+        "scale", number, command, number, AffineMap.from_resize(factor, objects.center[number])
+    )
 
 
 def asked_transplants(factual: Factual, objects: References) -> Asked:
@@ -112,7 +118,7 @@ def asked_transplants(factual: Factual, objects: References) -> Asked:
     known = (following >= 0) & (counts[there] > 0)
     recipient = known.nonzero()[:, 0]
     donor = (first[there] + rank % counts[there].clamp_min(1))[known]
-    edit = Map.transplant(
+    edit = AffineMap.from_transplant(
         objects.center[recipient],
         objects.radius[recipient],
         objects.center[donor],
@@ -125,7 +131,10 @@ def valid_images(objects: References, edits: Asked, batch: int) -> Bool[Tensor, 
     """Whether each reference mask's ideal image has ten pixels; `batch` of them at a time."""
     pieces = [edits.rows(chunk) for chunk in torch.arange(len(edits)).split(batch)]
     return torch.cat(
-        [edit_maps.valid(edit_maps.warp(objects.mask[some.donor], some.map)) for some in pieces]
+        [
+            edit_maps.is_large_enough(edit_maps.warp_mask(objects.mask[some.donor], some.map))
+            for some in pieces
+        ]
     )
 
 
@@ -133,7 +142,7 @@ def oracle_targets(
     factual: Factual, objects: References, edits: Asked, device: torch.device
 ) -> Targets:
     """Target images and editing regions of some edits, from frames and reference masks alone."""
-    edit = Map(edits.map.factor.to(device), edits.map.offset.to(device))
+    edit = AffineMap(edits.map.factor.to(device), edits.map.offset.to(device))
     source = _layer(factual, objects, edits.object, device)
     if edits.kind != "transplant":
         return Targets(inpainting.target(source, edit), inpainting.region(source, edit))

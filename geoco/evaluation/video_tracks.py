@@ -186,7 +186,7 @@ def _factual(model: SlotModel, encoded: Encoded, clip: Clip, window: int, batch:
         found = compositing.hard_ownership(logits), compositing.measurement_background(alpha)
         parts.append([part.cpu() for part in (*found, compositing.composite(rgb, alpha).float())])
     masks, background, image = (torch.cat(list(column)) for column in zip(*parts, strict=True))
-    large = edit_maps.valid(masks, fewest_pixels(*masks.shape[-2:]))
+    large = edit_maps.is_large_enough(masks, fewest_pixels(*masks.shape[-2:]))
     return Factual(
         window=np.full(len(masks), window, dtype=np.int64),
         source=(clip.source,) * len(masks),

@@ -190,7 +190,7 @@ def _piece(model: SlotModel, dataset: Windows, windows: np.ndarray) -> Factual:
     masks = compositing.hard_ownership(logits)
     background = compositing.measurement_background(compositing.ownership(logits))
     slots = torch.arange(masks.shape[1], device=masks.device)
-    objects = edit_maps.valid(masks) & (slots != background[:, None])
+    objects = edit_maps.is_large_enough(masks) & (slots != background[:, None])
     attention = encoded.attention
     return Factual(
         window=windows,

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Float64, Int64, Integer
 from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
 from torch import Tensor
 
-from geoco.geometry import grid
+from geoco.geometry import build_grid
 
 BACKGROUND = 0  # the reference label that is no instance
 UNASSOCIATED = -1
@@ -36,11 +36,11 @@ class SupportMoments:
 def support_moments(mask: Bool[Tensor, "*supports height width"]) -> SupportMoments:
     """Moments of measurement or reference supports: Eq. (shared-support-moments).
 
-    Unlike `geometry.moments` there is no epsilon: an empty support has no centroid, and a support
-    of one pixel has radius zero, so that its log-response is undefined rather than very small.
+    Unlike `geometry.compute_moments` there is no epsilon: an empty support has no centroid, and a
+    support of one pixel has radius zero, so that its log-response is undefined, not very small.
     """
     height, width = mask.shape[-2:]
-    points = grid(height, width, dtype=torch.float64, device=mask.device)
+    points = build_grid(height, width, dtype=torch.float64, device=mask.device)
     count = mask.sum((-2, -1)).double()
     center, square = [], torch.zeros_like(count)
     # Squared distance is a sum over the axes, so column and row counts say all.

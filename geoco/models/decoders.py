@@ -209,13 +209,13 @@ class Decoder(nn.Module):
         points = self._points(self.broadcast, extent, slots)
         device = points.device
         with torch.autocast(device.type, enabled=False):
-            place = self.place(geometry.relative(points, slots.position, slots.scale))
+            place = self.place(geometry.to_slot_frame(points, slots.position, slots.scale))
             field = (slots.appearance[:, None, None] + place).permute(0, 3, 1, 2)
         if torch.is_autocast_enabled(device.type):
             field = field.to(torch.get_autocast_dtype(device.type))
         layers = zip(self.sizes, self.refine, strict=True)
         for size, alike in itertools.groupby(layers, key=operator.itemgetter(0)):
-            side = geometry.samples(size, extent)
+            side = geometry.count_samples(size, extent)
             field = enlarge(field, side, side)
             field = self._refined(field, [layer for _, layer in alike], slots.scale)
         return field
@@ -256,7 +256,7 @@ class Decoder(nn.Module):
     @staticmethod
     def _points(size: int, extent: int, slots: Slots) -> Float[Tensor, "rows columns 2"]:
         kind, device = slots.scale.dtype, slots.scale.device
-        return geometry.grid(size, size, extent, dtype=kind, device=device)
+        return geometry.build_grid(size, size, extent, dtype=kind, device=device)
 
     @staticmethod
     def _run(layer: nn.Module, field: Tensor, scale: Tensor) -> Tensor:

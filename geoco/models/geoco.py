@@ -87,7 +87,7 @@ class GeoCo(nn.Module):
     @property
     def cold_scale(self) -> float:
         """The scale of a slot that attends everywhere alike: where the reference scale starts."""
-        return geometry.uniform_scale(self.encoder.side(self.size))
+        return geometry.compute_uniform_scale(self.encoder.side(self.size))
 
     def forward(
         self, video: Float[Tensor, "batch time 3 height width"], generator: torch.Generator

@@ -44,7 +44,7 @@ def judge(
     # Without any background, support is one everywhere and says nothing.
     foreground_seen = foreground & ~foreground.all(-1, keepdim=True)
     support = compositing.one_foreground(logits, ~foreground)
-    shape = geometry.moments(support)
+    shape = geometry.compute_moments(support)
     positioned = foreground_seen & (shape.coverage <= settings.position_coverage)
 
     attention = binding.attention
@@ -85,7 +85,9 @@ def _inside(
     """Whether a slot's reach, by the deviations of its attention, stays off the image's edge."""
     attention, position = binding.attention, binding.slots.position
     side = round(attention.shape[-1] ** 0.5)
-    points = geometry.grid(side, side, dtype=position.dtype, device=position.device).flatten(0, 1)
+    points = geometry.build_grid(side, side, dtype=position.dtype, device=position.device).flatten(
+        0, 1
+    )
     away = (points - position[..., None, :]).square()
     deviation = (attention[..., None] * away).sum(-2).sqrt()
     height, width = size

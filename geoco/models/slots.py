@@ -106,7 +106,7 @@ class SlotAttention(nn.Module):
         key, value = self.key(tokens), self.value(tokens)
         side = round(tokens.shape[1] ** 0.5)
         kind, device = start.scale.dtype, start.scale.device
-        points = geometry.grid(side, side, dtype=kind, device=device).flatten(0, 1)
+        points = geometry.build_grid(side, side, dtype=kind, device=device).flatten(0, 1)
         slots = start
         for _ in range(iterations):
             attention, aggregate = self._attend(key, value, points, slots)
@@ -125,7 +125,7 @@ class SlotAttention(nn.Module):
     ) -> tuple[Float[Tensor, "batch slot token"], Float[Tensor, "batch slot dim"]]:
         """Spatially normalised attention, Eq. (spatial-attention), and the values it gathers."""
         with torch.autocast(points.device.type, enabled=False):  # coordinates are never rounded
-            seen = geometry.relative(points, slots.position, slots.scale)
+            seen = geometry.to_slot_frame(points, slots.position, slots.scale)
             # A linear layer of two inputs, written out: it then fuses with what follows it.
             weight = self.grid.weight
             place = seen[..., :1] * weight[:, 0] + seen[..., 1:] * weight[:, 1] + self.grid.bias

@@ -268,7 +268,7 @@ def picture(curriculum: Curriculum, path: Path) -> None:
     rows[-1].xaxis.set_major_formatter("{x:,.0f}")
     figure.align_ylabels(list(rows))
     canvas.draw()
-    drawing.save(path, [np.asarray(canvas.buffer_rgba())[..., :3].copy()])
+    drawing.save_pictures(path, [np.asarray(canvas.buffer_rgba())[..., :3].copy()])
 
 
 def _drawn_steps(curriculum: Curriculum) -> list[int]:

@@ -58,14 +58,14 @@ def picture(
         *(_pictures(model.draw(_with(binding, edit)).image) for edit in edits),
     ]
     masks = [
-        drawing.overlay(frame, label.cpu().numpy().astype(np.uint8), zoom)
+        drawing.overlay_masks(frame, label.cpu().numpy().astype(np.uint8), zoom)
         for frame, label in zip(columns[0], labels[:, 0], strict=True)
     ]
     rows = []
     for index, mask in enumerate(masks):
         row = [drawing.magnify(column[index], zoom) for column in columns]
         rows.append([*row[:2], mask, *row[2:]])
-    return drawing.sheet(rows)
+    return drawing.compose_sheet(rows)
 
 
 def gradient_norms(stepper: Stepper, batch: Batch, draws: Draws, plan: Plan) -> dict[str, float]:

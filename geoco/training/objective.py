@@ -14,7 +14,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from geoco.config.training import CenterPenalty, SelectorTrainingConfig, TrainConfig
-from geoco.geometry import Moments, moments
+from geoco.geometry import Moments, compute_moments
 from geoco.models import compositing, slot_quality
 from geoco.models.decoders import Fields
 from geoco.models.geoco import GeoCo, Scene
@@ -188,7 +188,7 @@ def _geo(
     transplant: _Transplant, center: CenterPenalty, sharpness: float, settings: TrainConfig
 ) -> Tensor:
     return losses.geo(
-        moments(torch.sigmoid(sharpness * transplant.margin)),
+        compute_moments(torch.sigmoid(sharpness * transplant.margin)),
         transplant.recipient,
         transplant.donor_compactness,
         transplant.position,
@@ -238,7 +238,7 @@ def _score(
 def _factual(logits: Tensor, judged: slot_quality.Judged, sharpness: float) -> _Factual:
     background = compositing.background_logit(logits, ~judged.foreground)
     margin = logits - background
-    return _Factual(background, margin, moments(torch.sigmoid(sharpness * margin)))
+    return _Factual(background, margin, compute_moments(torch.sigmoid(sharpness * margin)))
 
 
 def _transplant(

@@ -300,7 +300,7 @@ class Trainer:
             shown = diagnostics.picture(
                 self.model, panel.video[:_SHOWN, :1], panel.positions[:_SHOWN]
             )
-        drawing.save(self.run.pictures / f"step-{self.step:08d}.png", [shown])
+        drawing.save_pictures(self.run.pictures / f"step-{self.step:08d}.png", [shown])
 
     def _save(self) -> None:
         self._check()

@@ -129,7 +129,7 @@ def test_transported_probabilities_stay_within_their_bound(size: float) -> None:
     generator = torch.Generator().manual_seed(0)
     factual = 3 * torch.randn(5, 4, 8, 8, generator=generator, dtype=torch.float64)
     slot = torch.arange(5) % 4
-    edit = edit_maps.Map.move(torch.tensor([0.4, 0.3]), 8, 8)
+    edit = edit_maps.AffineMap.from_move(torch.tensor([0.4, 0.3]), 8, 8)
     edited = edit_maps.warp_image(factual, edit) + size * torch.randn(
         5, 4, 8, 8, generator=generator
     )

@@ -78,7 +78,7 @@ def plain_measures(
     else:
         scale[0, index] *= command
     factor = scale[0, index] / slots.scale[0, index]
-    points = geometry.grid(size, size, dtype=torch.float64)
+    points = geometry.build_grid(size, size, dtype=torch.float64)
     back = (points - position[0, index]) / factor + slots.position[0, index]
     domain = (back.abs() <= 1 + 1e-7).all(-1)
 

@@ -208,8 +208,8 @@ def test_what_goes_behind_another_object_is_lost_and_nothing_else() -> None:
         window = int(factual.window[row])
         whole = known.amodal[window][0, slot - 1]
         mask = factual.masks[row, slot]
-        if not torch.equal(whole, mask) or not edit_maps.interior(
-            edit_maps.cell_bounds(mask), 64, 64
+        if not torch.equal(whole, mask) or not edit_maps.stays_interior(
+            edit_maps.compute_cell_bounds(mask), 64, 64
         ):
             continue
         order = known.metadata[window]["order"][0]

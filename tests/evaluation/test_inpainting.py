@@ -7,7 +7,7 @@ from torch import Tensor
 
 from geoco.config import EpisodesConfig, SolidsConfig
 from geoco.data import SolidsDataset
-from geoco.edit_maps import Map
+from geoco.edit_maps import AffineMap
 from geoco.evaluation import inpainting
 from geoco.metrics.rgb import psnr
 from geoco.solids import Move
@@ -26,8 +26,8 @@ def square(size: int = 32, soft: float = 1.0) -> tuple[Tensor, Tensor]:
     return frame, labels
 
 
-def by_pixels(x: float, y: float, size: int = 32) -> Map:
-    return Map.move(torch.tensor([[x, y]]), size, size)
+def by_pixels(x: float, y: float, size: int = 32) -> AffineMap:
+    return AffineMap.from_move(torch.tensor([[x, y]]), size, size)
 
 
 def test_an_object_with_hard_edges() -> None:
@@ -97,7 +97,7 @@ def test_layer_over_background_gives_the_frame_back() -> None:
     frame = 0.3 + 0.4 * torch.rand(3, 3, 32, 32, generator=draw, dtype=torch.float64)
     labels = square()[1].expand(3, -1, -1)
     layer = inpainting.extract(frame, labels, torch.tensor([1, 1, 1]))
-    still = inpainting.target(layer, Map.move(torch.zeros(3, 2), 32, 32))
+    still = inpainting.target(layer, AffineMap.from_move(torch.zeros(3, 2), 32, 32))
     inside = (layer.rgb > 0) & (layer.rgb < layer.alpha[:, None])
     kept = inside | (layer.alpha[:, None] == 0)
     assert kept.double().mean() > 0.98
@@ -161,7 +161,7 @@ def test_on_solids_it_is_close_to_the_truth_where_nothing_was_hidden() -> None:
     frames, labels = batch.video[:, 0].double() / 255, batch.masks[:, 0]
     number = torch.tensor([2] * 8)
     layer = inpainting.extract(frames, labels, number)
-    edit = Map.move(torch.tensor([[6, 0]]).expand(8, 2), 64, 64)
+    edit = AffineMap.from_move(torch.tensor([[6, 0]]).expand(8, 2), 64, 64)
     guess = inpainting.target(layer, edit)
     truth = dataset.counterfactual(windows, [(k, Move(1, 6, 0)) for k in range(8)])
     found = psnr(guess, truth.frames.double() / 255).numpy()

@@ -10,7 +10,7 @@ from helpers_matched import PaintedDeaf, PaintedMute, shown
 from torch import Tensor
 
 from geoco import edit_maps, metrics
-from geoco.edit_maps import Map
+from geoco.edit_maps import AffineMap
 from geoco.errors import GeocoError
 from geoco.evaluation import (
     as_values,
@@ -177,13 +177,13 @@ def test_no_more_masks_are_warped_at_once_than_a_batch_has(
 ) -> None:
     model, dataset, records = shown()
     found = windows.factual(model, dataset, 4)
-    sizes, warp = [], edit_maps.warp
+    sizes, warp = [], edit_maps.warp_mask
 
-    def noted(mask: Tensor, edit: Map) -> Tensor:
+    def noted(mask: Tensor, edit: AffineMap) -> Tensor:
         sizes.append(len(mask))
         return warp(mask, edit)
 
-    monkeypatch.setattr(edit_maps, "warp", noted)
+    monkeypatch.setattr(edit_maps, "warp_mask", noted)
     monkeypatch.setattr(commands, "_CHUNK", 3)
     again = matched.matched_records(model, dataset, found, 3)
     assert max(sizes) == 3
@@ -221,19 +221,19 @@ def compare_record(model, dataset, found, objects, one) -> None:  # type: ignore
     item, index = int(one["label"]) - 1, int(one["window"])
     if one["kind"] == 0:
         move = MOVES[one["command"]]
-        edit = Map.move(torch.tensor([move]), 16, 16)
+        edit = AffineMap.from_move(torch.tensor([move]), 16, 16)
         new = replace(new, position=new.position + edit.offset.to(new.position)[:, None])
         target, region = inpainting.target(layer, edit), inpainting.region(layer, edit)
         truth = dataset.counterfactual([index], [(0, Move(item, *move))])
-        own = edit_maps.warp(found.masks[[window], slot], edit)
+        own = edit_maps.warp_mask(found.masks[[window], slot], edit)
     elif one["kind"] == 1:
         factor = FACTORS[one["command"]]
         new = replace(new, scale=new.scale * factor)
-        edit = Map.resize(torch.tensor([factor]), center)
+        edit = AffineMap.from_resize(torch.tensor([factor]), center)
         target, region = inpainting.target(layer, edit), inpainting.region(layer, edit)
         truth = dataset.counterfactual([index], [(0, Scale(item, factor))])
-        own_edit = Map.resize(torch.tensor([factor]), state.position[:, slot])
-        own = edit_maps.warp(found.masks[[window], slot], own_edit)
+        own_edit = AffineMap.from_resize(torch.tensor([factor]), state.position[:, slot])
+        own = edit_maps.warp_mask(found.masks[[window], slot], own_edit)
     else:
         asked = reference_objects.asked_transplants(found, objects)
         donor = int(asked.donor[int((asked.object == number).nonzero()[0, 0])])
@@ -242,7 +242,7 @@ def compare_record(model, dataset, found, objects, one) -> None:  # type: ignore
         new = replace(new, appearance=found.appearance[[far]][:, [far_slot]])
         far_frame = found.frame[[far]].double() / 255
         given = inpainting.extract(far_frame, found.reference[[far]], objects.label[[donor]])
-        edit = Map.transplant(
+        edit = AffineMap.from_transplant(
             center, objects.radius[[number]], objects.center[[donor]], objects.radius[[donor]]
         )
         target = inpainting.target(given, edit, layer.background)
@@ -250,7 +250,7 @@ def compare_record(model, dataset, found, objects, one) -> None:  # type: ignore
         far_index = int(found.window[far])
         swap = Replace(item, 1, int(objects.label[donor]) - 1)
         assert one["reference_valid"] == bool(
-            edit_maps.valid(edit_maps.warp(objects.mask[donor], edit))[0]
+            edit_maps.is_large_enough(edit_maps.warp_mask(objects.mask[donor], edit))[0]
         )
         truth = dataset.counterfactual([index, far_index], [(0, swap)])
         own = None

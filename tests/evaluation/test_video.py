@@ -36,7 +36,7 @@ from geoco.evaluation.video_tracks import (
     follow,
 )
 from geoco.evaluation.windows import Factual, starting_positions
-from geoco.geometry import grid
+from geoco.geometry import build_grid
 from geoco.models.geoco import GeoCo
 from geoco.models.slots import Binding, Slots
 
@@ -78,7 +78,7 @@ class Boxes(Moving):
     """Squares instead of discs, so that pixels are easily counted."""
 
     def draw(self, slots: Slots) -> Drawn:
-        away = grid(self.size, self.size, dtype=torch.float64)
+        away = build_grid(self.size, self.size, dtype=torch.float64)
         away = (away - slots.position.double()[..., None, None, :]).abs().amax(-1)
         half = slots.appearance[..., 0].double() * slots.scale.double()
         logits = 1e4 * (half[..., None, None] - away)

@@ -312,7 +312,9 @@ def test_translation_error_of_an_ideal_move_is_zero() -> None:
     mask = torch.zeros(64, 64, dtype=torch.bool)
     mask[20:29, 30:36] = True
     commands = torch.tensor([[6.0, 0], [-6, 0], [0, 6], [0, -6]])
-    after = metrics.support_moments(edit_maps.warp(mask, edit_maps.Map.move(commands, 64, 64)))
+    after = metrics.support_moments(
+        edit_maps.warp_mask(mask, edit_maps.AffineMap.from_move(commands, 64, 64))
+    )
     before = metrics.support_moments(mask).center.expand(4, 2)
     found = metrics.translation_error(before, after.center, commands, 64, 64)
     assert found.max().item() < 1e-12

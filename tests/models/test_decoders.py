@@ -67,7 +67,7 @@ def test_a_steered_decoder_step_by_step() -> None:
     fields = decoder(slots)
     for index in range(3):
         a, p, s = slots.appearance[index], slots.position[index], slots.scale[index]
-        where = (geometry.grid(4, 4, dtype=torch.float64) - p) / (5 * s + 1e-8)
+        where = (geometry.build_grid(4, 4, dtype=torch.float64) - p) / (5 * s + 1e-8)
         field = (a + decoder.place(where)).permute(2, 0, 1)[None]
         for (size, _), layer in zip(SMALL, decoder.refine, strict=True):
             field = F.interpolate(field, (size, size), mode="bilinear", align_corners=True)
@@ -213,7 +213,7 @@ def covariance_error(
     with torch.no_grad():
         fact = decoder(Slots(slots.appearance, p, s), extent=3, alpha_only=True).logits
         edit = decoder(moved, extent=3, alpha_only=True).logits
-    points = geometry.grid(layers[-1][0], layers[-1][0], extent=3, dtype=torch.float64)
+    points = geometry.build_grid(layers[-1][0], layers[-1][0], extent=3, dtype=torch.float64)
     back = (points - moved.position[:, None, None]) / factor + p[:, None, None]
     warped = F.grid_sample(fact[:, None], back / 3, align_corners=True)[:, 0]
     # Pixels of the usual canvas whose origin lies in it too; constants would hide the error.
@@ -278,7 +278,7 @@ def test_one_changed_slot_is_one_slot_drawn(kind: DecoderKind) -> None:
 
 
 def test_the_reference_scale_continues_as_printed() -> None:
-    cold = geometry.uniform_scale(16)
+    cold = geometry.compute_uniform_scale(16)
     assert continued_reference(0, cold) == cold
     assert continued_reference(1999, cold) == cold
     for step in (2000, 5000, 9998):

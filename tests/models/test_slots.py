@@ -26,7 +26,7 @@ def by_loops(
 ) -> list[Tensor]:
     """The same computation, one slot and one token at a time, from the paper's equations."""
     a, p, s = start.appearance.clone(), start.position.clone(), start.scale.clone()
-    points = geometry.grid(5, 5, dtype=torch.float64).flatten(0, 1)
+    points = geometry.build_grid(5, 5, dtype=torch.float64).flatten(0, 1)
     batch, slots, dim = a.shape
     weights = torch.zeros(batch, slots, 25, dtype=torch.float64)
     for number in range(iterations + 1):
@@ -81,7 +81,7 @@ def test_against_loops(readout: bool, iterations: int) -> None:
 def test_position_and_scale_are_the_moments_of_attention() -> None:
     attention, tokens, start = made()
     found = attention(tokens, start, 3)
-    points = geometry.grid(5, 5, dtype=torch.float64).flatten(0, 1)
+    points = geometry.build_grid(5, 5, dtype=torch.float64).flatten(0, 1)
     torch.testing.assert_close(
         found.attention.sum(-1), torch.ones(2, 4).double(), atol=1e-7, rtol=0
     )

@@ -10,13 +10,13 @@ from PIL import Image
 
 from geoco import config, drawing
 from geoco.config.training import Term
-from geoco.geometry import uniform_scale
+from geoco.geometry import compute_uniform_scale
 from geoco.training.curriculum import TERMS, Curriculum, Mode, Plan, picture
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SHIPPED = sorted(CONFIGS.glob("*.yaml"))
-COLD = uniform_scale(16)
-VIDEO_COLD = uniform_scale(24)
+COLD = compute_uniform_scale(16)
+VIDEO_COLD = compute_uniform_scale(24)
 
 
 def obj3d(*overrides: str, name: str = "geoco") -> Curriculum:

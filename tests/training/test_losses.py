@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from geoco.geometry import Moments, moments
+from geoco.geometry import Moments, compute_moments
 from geoco.training import losses
 
 DOUBLE = torch.float64
@@ -89,9 +89,9 @@ def disc(x: float, y: float, radius: float, size: int = 65) -> Tensor:
 
 def geo_of(support: Tensor, recipient: Tensor, donor: Tensor, center: str = "coordinate") -> Tensor:
     return losses.geo(
-        moments(support[None]),
-        moments(recipient[None]),
-        moments(donor[None]).compactness,
+        compute_moments(support[None]),
+        compute_moments(recipient[None]),
+        compute_moments(donor[None]).compactness,
         torch.tensor([[0.25, 0.0]], dtype=DOUBLE),
         torch.tensor([0.2], dtype=DOUBLE),
         torch.ones(1, dtype=DOUBLE),
@@ -116,9 +116,9 @@ def test_geo_by_hand() -> None:
     assert geo_of(moved, recipient, donor, "normalized").item() == pytest.approx(
         0.05 * (0.125 / 0.2 - 0.025), rel=1e-3
     )
-    half = moments((0.5 * recipient)[None])
+    half = compute_moments((0.5 * recipient)[None])
     assert half.compactness.item() == pytest.approx(
-        moments(recipient[None]).compactness.item() / 2, rel=1e-6
+        compute_moments(recipient[None]).compactness.item() / 2, rel=1e-6
     )
     faint = geo_of(0.5 * recipient, recipient, donor).item()
     assert faint == pytest.approx(0.25 * 0.05 * (math.log(2) - 0.025), rel=1e-2)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from geoco import config
 from geoco.config.training import Term
-from geoco.geometry import Moments, moments
+from geoco.geometry import Moments, compute_moments
 from geoco.models import compositing, slot_quality
 from geoco.models.geoco import GeoCo
 from geoco.models.slots import Slots
@@ -104,7 +104,7 @@ def naive(
     apart = model.decoder(Slots(slots.appearance, slots.position.detach(), slots.scale.detach()))
     apart_margin = compositing.foreground_margin(apart.logits, outside)
     center_loss = losses.pos(
-        moments(torch.sigmoid(sharpness * apart_margin)).center,
+        compute_moments(torch.sigmoid(sharpness * apart_margin)).center,
         slots.position,
         judged.positioned,
         0.05,
@@ -115,7 +115,9 @@ def naive(
     factual_tail = losses.tail(apart_margin, seen.double())
     loss = loss + weight["pos"] * center_loss + 0.5 * weight["tail"] * factual_tail
 
-    factual = moments(torch.sigmoid(sharpness * compositing.foreground_margin(logits, outside)))
+    factual = compute_moments(
+        torch.sigmoid(sharpness * compositing.foreground_margin(logits, outside))
+    )
     away = (slots.position - factual.center.detach())[judged.positioned]
     loss = loss + recenter * losses.huber(away, 0.05).mean()
     chosen = transplants.choose(
@@ -131,7 +133,7 @@ def naive(
     made = model.decoder(Slots(donor, position, scale)).logits
     margin = made - compositing.background_logit(logits, outside)[:, 0, 0]
     geo = losses.geo(
-        moments(torch.sigmoid(sharpness * margin)),
+        compute_moments(torch.sigmoid(sharpness * margin)),
         Moments(*(part[own, 0, chosen.recipient] for part in vars(factual).values())),
         factual.compactness[:, 0].flatten()[chosen.donor],
         position, scale, chosen.confidence, center, 0.05, 0.25,  # type: ignore[arg-type]
@@ -229,7 +231,7 @@ def test_recentering_moves_positions_and_no_mask(model: GeoCo, settings: config.
     logits = result.scene.fields.logits.detach()
     judged = slot_quality.judge(logits, binding, settings.train.quality)
     margin = logits - compositing.background_logit(logits, ~judged.foreground)
-    center = moments(torch.sigmoid(5.0 * margin)).center
+    center = compute_moments(torch.sigmoid(5.0 * margin)).center
     own = binding.slots.position.detach().requires_grad_()
     (0.3 * losses.huber(own - center, 0.05)[judged.positioned].mean()).backward()
     assert own.grad is not None

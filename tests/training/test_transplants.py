@@ -18,7 +18,7 @@ SIDE, SIZE = 16, 64
 
 
 def blob(x: float, y: float, spread: float, side: int) -> Tensor:
-    points = geometry.grid(side, side)
+    points = geometry.build_grid(side, side)
     away = (points - torch.tensor([x, y])).square().sum(-1)
     return torch.exp(-away / (2 * spread**2))
 
@@ -31,7 +31,7 @@ def scene(*centers: tuple[float, float, float]) -> tuple[Tensor, Binding]:
         [*(blob(x, y, spread, SIDE) for x, y, spread in centers), torch.ones(SIDE, SIDE)]
     )
     attention = (attention / attention.sum((-2, -1), keepdim=True)).flatten(1)[None]
-    points = geometry.grid(SIDE, SIDE).flatten(0, 1)
+    points = geometry.build_grid(SIDE, SIDE).flatten(0, 1)
     position, scale = attention_moments(attention, points)
     slots = Slots(torch.zeros(1, len(centers) + 1, 8), position, scale)
     return logits, Binding(slots, attention, torch.zeros(1, len(centers) + 1, 8))

@@ -1,7 +1,7 @@
 """Frames that you have as an array, made into a store to train on.
 
     python examples/store_from_arrays.py frames.npz stores/mine
-    geoco train configs/geoco.yaml 'train.also=[{path: stores/mine, times: 3}]' --out runs/mixed
+    geoco train configs/geoco.yaml 'train.extra_stores=[{path: stores/mine}]' --out runs/mixed
 
 The file holds `frames`, uint8 [video, time, height, width, 3], and perhaps `masks`, uint8 [video,
 time, height, width] with 0 for the background, at the size that the model sees.

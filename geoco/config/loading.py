@@ -1,6 +1,6 @@
 """Configuration files: YAML with bases and dotted overrides, and errors that name the way out.
 
-Knows nothing of what is configured: the schema comes from `config.py`.
+Knows nothing of what is configured: the schema comes from `schema.py`.
 """
 
 import difflib
@@ -29,29 +29,47 @@ def read(
     path: Path | None,
     overrides: Iterable[str],
     default_kinds: Mapping[str, Any],
+    former_names: Mapping[str, str],
 ) -> Schema:
     """A YAML file with its bases (or nothing), then the overrides, checked against the schema.
 
-    `default_kinds` says what sections are where nobody does.
+    `default_kinds` says what sections are where nobody does; a key of `former_names` (dotted, old
+    to new) is refused with its new name, in the same section.
     """
     where = "defaults" if path is None else str(path)
     raw = _merge(default_kinds, {} if path is None else _read(path, ()))
     for override in overrides:
         raw = _merge(raw, _parse_override(override))
+    _refuse_former_names(raw, where, former_names)
     return _validate(schema, raw, where)
 
 
-def changed(config: Schema, overrides: Iterable[str]) -> Schema:
+def apply_overrides(
+    config: Schema, overrides: Iterable[str], former_names: Mapping[str, str]
+) -> Schema:
     """A resolved configuration with overrides on top."""
     raw = config.model_dump(mode="json")
     for override in overrides:
         raw = _merge(raw, _parse_override(override))
+    _refuse_former_names(raw, "overrides", former_names)
     return _validate(type(config), raw, "overrides")
 
 
-def parse(schema: type[Schema], text: str, where: str) -> Schema:
-    """A resolved configuration from its YAML text."""
-    return _validate(schema, _parse_yaml(text, where), where)
+def parse(schema: type[Schema], text: str, where: str, former_names: Mapping[str, str]) -> Schema:
+    """A stored configuration from its YAML text; keys of former names are taken by their new one.
+
+    Weights and runs outlive a name: what was stored under the old one must load for ever.
+    """
+    raw = _parse_yaml(text, where)
+    for old, new in former_names.items():
+        section, _, key = old.rpartition(".")
+        holder = _find_section(raw, section)
+        if key in holder:
+            # In its old place, so that all keys keep their order.
+            renamed = {new.rpartition(".")[2] if k == key else k: v for k, v in holder.items()}
+            holder.clear()
+            holder.update(renamed)
+    return _validate(schema, raw, where)
 
 
 # -- reading and merging ---------------------------------------------------------------------------
@@ -138,6 +156,23 @@ def _parse_override(text: str) -> dict[str, Any]:
     for name in reversed(names):
         parsed = {name: parsed}
     return parsed
+
+
+def _find_section(raw: dict[str, Any], dotted: str) -> dict[str, Any]:
+    """The mapping under a dotted name, or an empty one."""
+    for name in dotted.split("."):
+        inner = raw.get(name)
+        if not isinstance(inner, dict):
+            return {}
+        raw = inner
+    return raw
+
+
+def _refuse_former_names(raw: dict[str, Any], where: str, former_names: Mapping[str, str]) -> None:
+    for old, new in former_names.items():
+        section, _, key = old.rpartition(".")
+        if key in _find_section(raw, section):
+            raise GeocoError(f"{where}: {old}: this key is called {new} now")
 
 
 # -- validation, and errors that help --------------------------------------------------------------

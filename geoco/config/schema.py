@@ -1,7 +1,7 @@
 """Configuration: typed, frozen and strict.
 
 Defaults live here. A YAML file names its `base:` and states only its differences; the command
-line takes the same differences as dotted overrides (`data.size=96`). An unknown key, a wrong type
+line takes the same differences as dotted overrides (`data.height=96`). An unknown key, a wrong type
 or a value out of range fails with its full path, what was expected and the closest valid name.
 """
 
@@ -223,21 +223,24 @@ class Config(Section):
 # What a section is where nobody says: a file may state `data: {frames: 50}` alone.
 _DEFAULT_KINDS = {"data": {"kind": "solids"}, "model": {"encoder": {"kind": "conv"}}}
 
+# Keys that had another name before: stored configurations keep loading, people get the new name.
+_FORMER_NAMES = {"train.also": "train.extra_stores"}
+
 
 def load(path: Path | str | None = None, overrides: Iterable[str] = ()) -> Config:
     """Read a YAML file with its bases (or, without a path, the defaults) and apply overrides."""
     file = None if path is None else Path(path)
-    return loading.read(Config, file, overrides, _DEFAULT_KINDS)
+    return loading.read(Config, file, overrides, _DEFAULT_KINDS, _FORMER_NAMES)
 
 
 def override(config: Config, overrides: Iterable[str]) -> Config:
     """A configuration with differences, as on the command line."""
-    return loading.changed(config, overrides)
+    return loading.apply_overrides(config, overrides, _FORMER_NAMES)
 
 
 def loads(text: str, where: str = "configuration") -> Config:
-    """Read a resolved configuration back from its YAML text."""
-    return loading.parse(Config, text, where)
+    """Read a stored, resolved configuration back from its YAML text, also by keys' former names."""
+    return loading.parse(Config, text, where, _FORMER_NAMES)
 
 
 def differences(one: Config, other: Config) -> list[str]:

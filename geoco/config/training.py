@@ -142,7 +142,7 @@ class TrainConfig(Section):
     feed: Literal["resident", "stream"] = "stream"  # all frames on the device, or read as needed
     stride: int = Field(1, ge=1)  # clips start at every so many frames; our choice
     flip: bool = False  # mirror half of the clips
-    also: tuple[ExtraStoreConfig, ...] = ()
+    extra_stores: tuple[ExtraStoreConfig, ...] = ()
     phases: tuple[PhaseConfig, ...] = Field(OBJ3D_PHASES, min_length=1)
     weights: LossWeights = LossWeights()
     huber: float = Field(0.05, gt=0)

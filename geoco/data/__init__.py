@@ -26,16 +26,16 @@ def open_dataset(config: SolidsConfig | StoreConfig, split: Split) -> SolidsData
 
 
 def open_training(config: Config, window: WindowConfig | None = None) -> Clips:
-    """What a training takes its clips from: the training split, and the stores of `train.also`."""
+    """The clips of a training: those of the training split and of `train.extra_stores`."""
     window = window or config.data.window
     own = open_dataset(config.data.model_copy(update={"window": window}), "train")
-    if not config.train.also:
+    if not config.train.extra_stores:
         return own
     ingredients = [Ingredient(own, 1, "data")]
-    for also in config.train.also:
-        index = read_index(also.path / "train")
+    for extra in config.train.extra_stores:
+        index = read_index(extra.path / "train")
         store = StoreConfig(
-            path=also.path, height=index.height, width=index.width, source=None, window=window
+            path=extra.path, height=index.height, width=index.width, source=None, window=window
         )
-        ingredients.append(Ingredient(StoreDataset(store, "train"), also.times, str(also.path)))
+        ingredients.append(Ingredient(StoreDataset(store, "train"), extra.times, str(extra.path)))
     return MixedDataset(ingredients)

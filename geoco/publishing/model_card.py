@@ -317,8 +317,10 @@ def dataset_name(config: Config) -> str | None:
 
 def describe_data(config: Config) -> str:
     """The training data in a line."""
-    also = [f"{part.path.name} ({part.times} times as often)" for part in config.train.also]
-    return "; and ".join((_describe_own(config), *also))
+    extra_stores = [
+        f"{store.path.name} ({store.times} times as often)" for store in config.train.extra_stores
+    ]
+    return "; and ".join((_describe_own(config), *extra_stores))
 
 
 def _describe_own(config: Config) -> str:

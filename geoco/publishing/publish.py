@@ -206,10 +206,11 @@ def portable(config: Config) -> Config:
             "model.encoder.weights is a place on this machine: say under which name others find "
             "it, as in model.encoder.weights=facebook/dinov2-small"
         )
-    also = tuple(
-        part.model_copy(update={"path": _last_part(part.path)}) for part in config.train.also
+    extra_stores = tuple(
+        store.model_copy(update={"path": _last_part(store.path)})
+        for store in config.train.extra_stores
     )
-    train = config.train.model_copy(update={"also": also})
+    train = config.train.model_copy(update={"extra_stores": extra_stores})
     config = config.model_copy(update={"train": train})
     if not isinstance(data, StoreConfig):
         return config

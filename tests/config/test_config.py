@@ -1,8 +1,10 @@
 """Configuration: what it accepts, and that every refusal names the path and the way out."""
 
+import json
 from pathlib import Path
 
 import pytest
+import safetensors
 from pydantic import ValidationError
 
 from geoco import config
@@ -11,6 +13,7 @@ from geoco.errors import GeocoError
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
+WEIGHTS = sorted(path for path in (ROOT / "weights").iterdir() if path.is_dir())
 
 
 def solids(*overrides: str) -> SolidsConfig:
@@ -130,7 +133,44 @@ BAD_OVERRIDES = {
     "no value": ("data.height", "override 'data.height': expected section.key=value"),
     "empty name": ("data..height=3", "expected section.key=value"),
     "bad YAML": ("data.radii=[1, ", "not valid YAML"),
+    "former name": (
+        "train.also=[{path: a}]",
+        "defaults: train.also: this key is called train.extra_stores now",
+    ),
 }
+
+
+def test_former_names_are_refused_wherever_people_write_them(tmp_path: Path) -> None:
+    write(tmp_path, a="train: {also: []}", b="base: a.yaml\ndata: {height: 96}")
+    message = "train.also: this key is called train.extra_stores now"
+    for name in ("a", "b"):
+        with pytest.raises(GeocoError, match=rf"{name}.yaml: {message}$"):
+            config.load(tmp_path / f"{name}.yaml")
+    with pytest.raises(GeocoError, match=f"^overrides: {message}$"):
+        config.override(config.Config(), ["train.also=[]"])
+
+
+def test_stored_configurations_load_by_former_names() -> None:
+    stored = config.load(None, ["train.extra_stores=[{path: a, times: 2}]"])
+    text = stored.to_yaml()
+    assert "\n  extra_stores:\n" in text
+    old = text.replace("\n  extra_stores:\n", "\n  also:\n")
+    assert config.loads(old) == stored
+    assert config.loads(old).to_yaml() == text
+    with pytest.raises(GeocoError, match=r"train\.alsoo: unknown key"):
+        config.loads(old.replace("also:", "alsoo:"))
+    with pytest.raises(GeocoError, match=r"train: input should be an object, got 3"):
+        config.loads("train: 3")
+
+
+@pytest.mark.parametrize("path", WEIGHTS, ids=lambda path: path.name)
+def test_configurations_of_shipped_weights_load(path: Path) -> None:
+    """Those inside the weights were written when `train.extra_stores` was called `train.also`."""
+    weights = path / "weights.safetensors"
+    with safetensors.safe_open(weights, framework="pt") as opened:
+        inside = json.loads(opened.metadata()["geoco"])["config"]
+    assert "\n  also:" in inside
+    assert config.load(path / "config.yaml") == config.loads(inside)
 
 
 def test_a_wrong_entry_is_said_once() -> None:
@@ -202,9 +242,9 @@ def test_overrides_of_a_resolved_configuration() -> None:
 def test_differences_between_two_configurations(tmp_path: Path) -> None:
     one = config.load(ROOT / "configs/geoco.yaml")
     assert config.differences(one, one) == []
-    named = ["data.frames=50", "train.stride=2", "train.also=[{path: a, times: 2}]"]
+    named = ["data.frames=50", "train.stride=2", "train.extra_stores=[{path: a, times: 2}]"]
     other = config.override(one, named)
-    assert config.differences(one, other) == ["data.frames", "train.stride", "train.also"]
+    assert config.differences(one, other) == ["data.frames", "train.stride", "train.extra_stores"]
     # Sections of another kind differ in all that only one of them has.
     store = config.Config(data=StoreConfig(path=tmp_path, source=None))
     found = config.differences(config.Config(), store)

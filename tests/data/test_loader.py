@@ -80,8 +80,8 @@ def store(root: Path, lengths: tuple[int, ...], size: int = 16) -> Path:
     return root
 
 
-def mixed(*also: ExtraStoreConfig) -> Config:
-    return Config(data=SETTINGS, train=TrainConfig(also=also))
+def mixed(*extra_stores: ExtraStoreConfig) -> Config:
+    return Config(data=SETTINGS, train=TrainConfig(extra_stores=extra_stores))
 
 
 def test_clips_of_other_stores_come_as_often_as_asked(tmp_path: Path) -> None:
@@ -143,6 +143,6 @@ def test_what_cannot_be_mixed_is_refused(tmp_path: Path, size: int, path: str, w
 
 
 def test_named_on_the_command_line() -> None:
-    settings = config.load(None, ["train.also=[{path: stores/mine, times: 3}]"])
-    assert settings.train.also == (ExtraStoreConfig(path=Path("stores/mine"), times=3),)
+    settings = config.load(None, ["train.extra_stores=[{path: stores/mine, times: 3}]"])
+    assert settings.train.extra_stores == (ExtraStoreConfig(path=Path("stores/mine"), times=3),)
     assert config.loads(settings.to_yaml()) == settings

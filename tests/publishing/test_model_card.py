@@ -83,9 +83,9 @@ def test_a_card_says_where_a_run_took_over(tmp_path: Path) -> None:
     known = {"geoco": None, "torch": "2.11.0", "python": "3.12.3", "device": "cpu", "cpus": 2}
     began = [
         {"step": 9, "differs": []},
-        {"step": 40_000, "differs": ["train.also", "train.stride"]},
+        {"step": 40_000, "differs": ["train.extra_stores", "train.stride"]},
     ]
-    said = "at step 40,000 of a run with another `train.also`, `train.stride`"
+    said = "at step 40,000 of a run with another `train.extra_stores`, `train.stride`"
     settings = config.Config(model=TINY)
     for origins, expected in ((began, said), (began[:1], None), ([], None)):
         (tmp_path / "environment.json").write_text(json.dumps(known | {"began": origins}))

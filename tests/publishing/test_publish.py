@@ -224,10 +224,12 @@ def test_odd_names(run: Path, tmp_path: Path, name: str) -> None:
 
 def test_what_else_was_trained_on_is_said_without_its_place() -> None:
     train = CONFIG.train.model_copy(
-        update={"also": (ExtraStoreConfig(path=Path("/home/me/stores/mine"), times=3),)}
+        update={"extra_stores": (ExtraStoreConfig(path=Path("/home/me/stores/mine"), times=3),)}
     )
     mixed = CONFIG.model_copy(update={"train": train})
-    assert publishing.portable(mixed).train.also == (ExtraStoreConfig(path=Path("mine"), times=3),)
+    assert publishing.portable(mixed).train.extra_stores == (
+        ExtraStoreConfig(path=Path("mine"), times=3),
+    )
     own = model_card.describe_data(CONFIG)
     assert model_card.describe_data(mixed) == f"{own}; and mine (3 times as often)"
 

@@ -251,7 +251,7 @@ def edited_clip(editor: Editor, dataset: SolidsDataset, window: int) -> Clip:
     for item in order:
         slot = slots[item]
         if (
-            _holds_an_object(slot, film.slots(0))
+            _holds_an_object(slot, film.slots_at(0))
             and metrics.tube_f1(masks[slot], objects[item]) >= LEAST_F1
         ):
             shift = free_move(objects, item, CLIP_MOVED)

@@ -9,11 +9,11 @@ Scenes and films are values: an edit returns a new one, and undo is keeping the 
 a film of one frame, and both take the same edits.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 import torch
@@ -44,6 +44,8 @@ from geoco.models.tracking import follow
 SEED = 42
 FrameRange = tuple[int, int]
 Made = TypeVar("Made", bound="_Edited")
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -99,16 +101,33 @@ class Editor:
         slots = self.model.settings.slots.count
         starts = 2 * torch.rand(1, slots, 2, generator=generator) - 1
         starts, video = starts.to(self.device), media.as_input(frames, self.device)
-        if not self.knows_videos:
+        if len(frames) > 1 and not self.knows_videos:
             found = follow(self.model, video, starts[0])
             return Take.of(self.model, found.slots, found.attention)
         bound = self.model.bind(video[None], starts)
         return Take.of(self.model, bound.slots[0], bound.attention[0])
 
 
+def _refuse_index(transplant: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """A sentence for those who still write `transplant(index, donor, slot=...)`."""
+
+    @wraps(transplant)
+    def checked(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Result:
+        if "index" in keywords or (len(arguments) > 1 and "slot" in keywords):
+            raise GeocoError(
+                "transplant has no `index`, and `slot` is the one that is changed: write "
+                "transplant(slot, donor, donor_slot)"
+            )
+        return transplant(*arguments, **keywords)
+
+    return checked
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class _Edited:
     """Frames with the slots found in them, and the edits that were made since."""
+
+    kind: ClassVar[recording.Kind]
 
     editor: Editor
     frames: UInt8[np.ndarray, "time height width 3"]  # as they were encoded
@@ -156,7 +175,7 @@ class _Edited:
         keys: Mapping[int, tuple[float, float]] | None = None,
     ) -> Made:
         """By pixels, x to the right and y down; `keys` are shifts at key frames."""
-        path = tuple((t, float(x), float(y)) for t, (x, y) in (keys or {}).items())
+        path = _flatten_keys(keys)
         return self._do(Move, slot=slot, dx=dx, dy=dy, frames=frames, keys=path)
 
     def move_to(
@@ -173,19 +192,20 @@ class _Edited:
         keys: Mapping[int, float] | None = None,
     ) -> Made:
         """By a factor about the slot's position; `keys` are factors at key frames."""
-        path = tuple((t, float(value)) for t, value in (keys or {}).items())
+        path = _flatten_keys(keys)
         return self._do(Resize, slot=slot, factor=factor, frames=frames, keys=path)
 
     def resize_to(self: Made, slot: int, scale: float, frames: FrameRange | None = None) -> Made:
         """To a scale, in units of the grid."""
         return self._do(ResizeTo, slot=slot, scale=scale, frames=frames)
 
+    @_refuse_index
     def transplant(
-        self: Made, index: int, donor: "_Edited", slot: int, frames: FrameRange | None = None
+        self: Made, slot: int, donor: "_Edited", donor_slot: int, frames: FrameRange | None = None
     ) -> Made:
-        """Give slot `index` the appearance of a slot of another scene; place and size stay."""
+        """Give a slot the appearance of a slot of another scene; place and size stay."""
         return self._do(
-            Transplant, donor, slot=index, donor=donor.key, donor_slot=slot, frames=frames
+            Transplant, donor, slot=slot, donor=donor.key, donor_slot=donor_slot, frames=frames
         )
 
     def swap(self: Made, slot: int, other: int, frames: FrameRange | None = None) -> Made:
@@ -216,9 +236,6 @@ class _Edited:
         return self._do(Interpolate, other, donor=other.key, share=share)
 
     def _do(self: Made, kind: Any, giver: "_Edited | None" = None, /, **values: Any) -> Made:
-        for name in ("dx", "dy", "x", "y", "factor", "scale", "share"):
-            if isinstance(values.get(name), int):
-                values[name] = float(values[name])
         try:
             edit = kind(**values)
         except ValidationError as error:
@@ -244,7 +261,7 @@ class _Edited:
     def replay(cls: type[Made], text: str, editor: Editor | None = None) -> Made:
         """Do again what `to_json` recorded, with the same model or with another."""
         editor = editor or Editor.load(recording.model_of(text))
-        made = recording.replay(cls.__name__, text, editor)
+        made = recording.replay(cls.kind, text, editor)
         assert isinstance(made, cls)
         return made
 
@@ -266,6 +283,8 @@ class _Edited:
 
 class Scene(_Edited):
     """One picture."""
+
+    kind = "Scene"
 
     @cached_property
     def slots(self) -> tuple[SlotView, ...]:
@@ -320,6 +339,8 @@ class Scene(_Edited):
 class Film(_Edited):
     """A video. Edits are for all frames, or for a range, or follow key frames."""
 
+    kind = "Film"
+
     def __len__(self) -> int:
         return len(self.take)
 
@@ -332,10 +353,15 @@ class Film(_Edited):
     def masks(self) -> Bool[np.ndarray, "time slot height width"]:
         return self.take.masks.cpu().numpy()
 
-    def slots(self, frame: int) -> tuple[SlotView, ...]:
+    def slots_at(self, frame: int) -> tuple[SlotView, ...]:
         """What each slot holds in a frame."""
         self._check(frame)
         return tuple(self._view(frame, index) for index in range(self.take.slots.scale.shape[1]))
+
+    @property
+    def slots(self) -> NoReturn:
+        """Refused: what slots hold differs by frame."""
+        raise GeocoError("a film has no `slots`: write film.slots_at(frame), or film.frame(number)")
 
     def frame(self, number: int) -> Scene:
         """One frame as a scene of its own, as edited so far; it can give its slots to others."""
@@ -355,6 +381,16 @@ class Film(_Edited):
     def _check(self, frame: int) -> None:
         if not 0 <= frame < len(self):
             raise GeocoError(f"there is no frame {frame}: frames go from 0 to {len(self) - 1}")
+
+
+def _flatten_keys(keys: Mapping[int, Any] | None) -> tuple[tuple[Any, ...], ...]:
+    """Key frames as a record holds them: the frame, then its value or values."""
+    return tuple(
+        (frame, *value)
+        if isinstance(value, Iterable) and not isinstance(value, str)
+        else (frame, value)
+        for frame, value in (keys or {}).items()
+    )
 
 
 def _donor_of(edit: Edit) -> tuple[str, ...]:

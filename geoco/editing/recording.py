@@ -20,6 +20,7 @@ from geoco.editing.operations import Edit
 from geoco.errors import GeocoError
 
 FORMAT: Literal[1] = 1
+Kind = Literal["Scene", "Film"]
 
 
 @runtime_checkable
@@ -37,6 +38,8 @@ class Encoder(Protocol):
 class Recorded(Protocol):
     """What is recorded of a scene or a film."""
 
+    @property
+    def kind(self) -> Kind: ...
     @property
     def editor(self) -> Any: ...
     @property
@@ -60,7 +63,7 @@ class EditList(BaseModel):
 
     format: Literal[1] = FORMAT
     model: str
-    kind: Literal["Scene", "Film"]
+    kind: Kind
     seed: int = Field(ge=0, lt=2**63)
     frames_per_second: float = Field(gt=0, le=1000, allow_inf_nan=False)
     frames: tuple[str, ...]  # PNG in base 64, at the model's size
@@ -89,7 +92,7 @@ def model_of(text: str) -> str:
     return _parsed(text).model
 
 
-def replay(kind: str | None, text: str, editor: Encoder) -> Any:
+def replay(kind: Kind | None, text: str, editor: Encoder) -> Any:
     """The scene or film that an edit list describes; `kind` says which it must be, if any."""
     found = _parsed(text)
     if kind is not None and found.kind != kind:
@@ -101,7 +104,7 @@ def replay(kind: str | None, text: str, editor: Encoder) -> Any:
 
 def to_python(edited: Recorded, picture: str) -> str:
     """The edits as a script; scenes that were taken from are files to be named."""
-    film = type(edited).__name__ == "Film"
+    film = edited.kind == "Film"
     encode = "encode_video" if film else "encode"
     lines = [
         "from geoco import Editor",
@@ -112,8 +115,7 @@ def to_python(edited: Recorded, picture: str) -> str:
     names = {key: f"donor{number}" for number, key in enumerate(edited.donors)}
     for key, name in names.items():
         donor = edited.donors[key]
-        moving = type(donor).__name__ == "Film"
-        taken = f"encode_video('{name}.mp4'" if moving else f"encode('{name}.png'"
+        taken = f"encode_video('{name}.mp4'" if donor.kind == "Film" else f"encode('{name}.png'"
         lines.append(f"{name} = editor.{taken}, seed={donor.seed})")
         lines += [_line(name, edit, {}) for edit in donor.history]
     lines += [_line("scene", edit, names) for edit in edited.history]
@@ -139,8 +141,6 @@ def _line(name: str, edit: Edit, donors: dict[str, str]) -> str:
     if "donor" in values:
         donor = values.pop("donor")
         arguments.append(donors.get(donor, repr(donor)))
-        if "donor_slot" in values:
-            arguments.append(f"slot={values.pop('donor_slot')}")
     arguments += [f"{key}={value!r}" for key, value in values.items()]
     return f"{name} = {name}.{edit.op}({', '.join(arguments)})"
 
@@ -148,7 +148,7 @@ def _line(name: str, edit: Edit, donors: dict[str, str]) -> str:
 def _list(edited: Recorded) -> EditList:
     return EditList(
         model=edited.editor.name,
-        kind="Film" if type(edited).__name__ == "Film" else "Scene",
+        kind=edited.kind,
         seed=edited.seed,
         frames_per_second=edited.frames_per_second,
         frames=()

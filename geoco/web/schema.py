@@ -155,7 +155,7 @@ class FrameAnswer(_Answer):
     @classmethod
     def of(cls, made: Edited, number: int) -> "FrameAnswer":
         if isinstance(made, Film):
-            image, masks, slots = made.images[number], made.masks[number], made.slots(number)
+            image, masks, slots = made.images[number], made.masks[number], made.slots_at(number)
         else:
             image, masks, slots = made.image, made.masks, made.slots
         return cls(

@@ -18,6 +18,7 @@ from geoco.errors import GeocoError
 from geoco.models import compositing, pretrained
 from geoco.models.decoders import Fields
 from geoco.models.slots import Binding, Slots
+from geoco.models.tracking import follow
 
 SIZE = 16
 STEP = 2 / (SIZE - 1)
@@ -105,6 +106,30 @@ def test_the_seed_says_where_slots_start(editor: Editor, frames: np.ndarray) -> 
     assert not torch.equal(one.take.slots.position, two.take.slots.position)
 
 
+@pytest.mark.parametrize("name", ["geoco-solids", "geoco-solids-cycles"])
+def test_a_picture_is_bound_once_and_not_followed(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor = Editor.load(name)
+    size = editor.model.size
+    picture = SolidsDataset(config.Solids(height=size, width=size), "val")[0].video[0]
+    generator = torch.Generator().manual_seed(42)
+    starts = 2 * torch.rand(editor.model.settings.slots.count, 2, generator=generator) - 1
+    followed = follow(editor.model, picture[None].float() / 255, starts)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a picture was followed as a video")
+
+    monkeypatch.setattr("geoco.editing.editor.follow", refuse)
+    scene = editor.encode(picture)
+    assert not editor.knows_videos
+    for name in ("appearance", "position", "scale"):
+        assert torch.equal(getattr(scene.take.slots, name), getattr(followed.slots, name))
+    assert torch.equal(scene.take.attention, followed.attention)
+    expected = Take.of(editor.model, followed.slots, followed.attention)
+    assert torch.equal(scene.take.image, expected.image)
+
+
 # -- edits -----------------------------------------------------------------------------------------
 
 
@@ -132,11 +157,22 @@ def test_move_to_and_sizes(scene: Scene) -> None:
 
 
 def test_transplant(scene: Scene, other: Scene) -> None:
-    edited = scene.transplant(1, donor=other, slot=3)
+    edited = scene.transplant(1, donor=other, donor_slot=3)
     assert torch.equal(edited.take.slots.appearance[0, 1], other.take.slots.appearance[0, 3])
     assert torch.equal(edited.take.slots.position, scene.take.slots.position)
     assert torch.equal(edited.take.slots.scale, scene.take.slots.scale)
     torch.testing.assert_close(edited.take.image, whole(edited))
+
+
+def test_transplant_by_position_and_by_keyword(scene: Scene, other: Scene) -> None:
+    named = scene.transplant(slot=1, donor=other, donor_slot=3)
+    assert scene.transplant(1, other, 3).history == named.history
+
+
+def test_whole_numbers_are_recorded_as_floats(scene: Scene) -> None:
+    (move,) = scene.move(1, dx=3, keys={0: (1, 2)}).history
+    assert move == Move(slot=1, dx=3.0, keys=((0, 1.0, 2.0),))
+    assert [type(value) for value in (move.dx, *move.keys[0])] == [float, int, float, float]  # type: ignore[union-attr]
 
 
 def test_swap(scene: Scene) -> None:
@@ -276,6 +312,13 @@ def test_warnings(scene: Scene) -> None:
         (lambda s: s.move(9), "there is no slot 9: the scene has slots 0 to 3"),
         (lambda s: s.move(-1), "greater than or equal to 0"),
         (lambda s: s.move(0, dx=float("nan")), "move dx"),
+        (lambda s: s.move(True), "move slot: Input should be a valid integer, got True"),
+        (lambda s: s.move(0, dx=True), "move dx: Input should be a valid number, got True"),
+        (lambda s: s.resize(0, True), "resize factor: Input should be a valid number, got True"),
+        (lambda s: s.move(0, keys={0: (1, False)}), "keys.0.2: Input should be a valid number"),
+        (lambda s: s.resize(0, keys={0: True}), "keys.0.1: Input should be a valid number"),
+        (lambda s: s.transplant(1, s, slot=2), r"write transplant\(slot, donor, donor_slot\)"),
+        (lambda s: s.transplant(index=1, donor=s, slot=2), "transplant has no `index`"),
         (lambda s: s.resize(1, 0), "greater than 0"),
         (lambda s: s.resize(1, 99), "would get scale"),
         (lambda s: s.resize_to(1, 5), "less than or equal to 2"),
@@ -307,9 +350,14 @@ def test_a_film_carries_slots_forward(film: Film, editor: Editor, frames: np.nda
     with torch.no_grad():
         bound = editor.model.bind(video, starts)
     assert torch.equal(film.take.slots.position, bound.slots.position[0])
-    assert [slot.index for slot in film.slots(5)] == [0, 1, 2, 3]
+    assert [slot.index for slot in film.slots_at(5)] == [0, 1, 2, 3]
     with pytest.raises(GeocoError, match="there is no frame 6"):
-        film.slots(6)
+        film.slots_at(6)
+
+
+def test_the_old_spelling_of_a_films_slots_is_refused(film: Film) -> None:
+    with pytest.raises(GeocoError, match=r"write film.slots_at\(frame\)"):
+        film.slots(3)
 
 
 def test_edits_of_some_frames(film: Film) -> None:

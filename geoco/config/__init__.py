@@ -1,6 +1,9 @@
 """Configuration: typed, frozen and strict; `load` reads files, `override` changes what was read."""
 
+from geoco.config.loading import Section
 from geoco.config.schema import (
+    DECODER_DESIGNS,
+    MODEL_KINDS,
     Color,
     Config,
     ConvEncoderConfig,
@@ -28,6 +31,8 @@ from geoco.config.schema import (
 from geoco.config.training import TrainConfig
 
 __all__ = [
+    "DECODER_DESIGNS",
+    "MODEL_KINDS",
     "Color",
     "Config",
     "ConvEncoderConfig",
@@ -39,6 +44,7 @@ __all__ = [
     "ModelConfig",
     "MoviSource",
     "Obj3DSource",
+    "Section",
     "SelectorConfig",
     "Shape",
     "SlotsConfig",

@@ -12,6 +12,8 @@ from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from geoco.errors import GeocoError
 
@@ -22,6 +24,39 @@ class Section(BaseModel):
     """A part of the configuration: unknown keys are refused, values cannot be changed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class ChosenByKind:
+    """Marks a section whose class is looked up by its `kind`, so that others can add kinds.
+
+    A section that states none is of the default kind.
+    """
+
+    def __init__(self, kinds: Mapping[str, type[Section]], default: str) -> None:
+        self.kinds, self.default = kinds, default
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._validate)
+
+    def _validate(self, value: Any) -> Section:
+        if isinstance(value, Section):
+            return value
+        if not isinstance(value, Mapping):
+            raise PydanticKnownError("model_type", {"class_name": "section"})
+        kind = value.get("kind", self.default)
+        if not isinstance(kind, str) or kind not in self.kinds:
+            names = ", ".join(map(repr, self.kinds))
+            tag = {"discriminator": "'kind'", "tag": str(kind), "expected_tags": names}
+            raise PydanticKnownError("union_tag_invalid", tag)
+        return self.kinds[kind].model_validate_json(json.dumps(dict(value)), strict=True)
+
+
+def describe_choice(names: Iterable[str], name: str) -> str:
+    """What to say of a name that is none of `names`."""
+    choice = list(names)
+    close = difflib.get_close_matches(name, choice, n=1)
+    hint = f"; did you mean '{close[0]}'?" if close else ""
+    return f"expected one of {', '.join(map(repr, choice))}, got '{name}'{hint}"
 
 
 def read(
@@ -203,9 +238,12 @@ def _explain(schema: type[BaseModel], problem: Any, raw: dict[str, Any]) -> str:
             return f"{dotted}: required, but not given"
         case "union_tag_invalid":
             expected = problem["ctx"]["expected_tags"]
-            return f"{dotted}.kind: expected one of {expected}, got '{problem['ctx']['tag']}'"
+            names = [name.strip("'") for name in expected.split(", ")]
+            return f"{dotted}.kind: {describe_choice(names, problem['ctx']['tag'])}"
         case "union_tag_not_found":
             return f"{dotted}.kind: required, but not given"
+        case "model_type":
+            return f"{dotted}: input should be an object, got {_shown(problem['input'])}"
         case "value_error":
             return f"{dotted}: {problem['ctx']['error']}"
         case _:
@@ -249,17 +287,26 @@ def _names(section: type[BaseModel], raw: Any, prefix: str = "") -> Iterator[str
         yield prefix + name
         inner = raw.get(name) if isinstance(raw, Mapping) else None
         kind = inner.get("kind") if isinstance(inner, Mapping) else None
-        for member in _sections(field.annotation):
+        for member in _sections(field):
             own = member.model_fields.get("kind")
             if kind is None or own is None or own.default == kind:
                 yield from _names(member, inner, f"{prefix}{name}.")
 
 
-def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
+def _sections(field: FieldInfo) -> Iterator[type[BaseModel]]:
+    """The sections that a field may hold."""
+    chosen = [marker for marker in field.metadata if isinstance(marker, ChosenByKind)]
+    for marker in chosen:
+        yield from marker.kinds.values()
+    if not chosen:
+        yield from _sections_in(field.annotation)
+
+
+def _sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):
-        yield from _sections(argument)
+        yield from _sections_in(argument)
 
 
 def _shown(value: Any) -> str:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from geoco.config import loading
-from geoco.config.loading import Section
+from geoco.config.loading import ChosenByKind, Section
 from geoco.config.training import TrainConfig
 
 
@@ -154,10 +154,14 @@ class SlotsConfig(Section):
     gate_bound: float = Field(0.5, gt=0, le=1)
 
 
+# The names of decoders; `geoco.models.decoders.DECODERS` has their classes.
+DECODER_DESIGNS = ["steered", "conventional", "canonical"]
+
+
 class DecoderConfig(Section):
     """How slots are drawn; the paper's Obj3D values. Layers are [size, kernel]."""
 
-    design: Literal["steered", "conventional", "canonical"] = "steered"
+    design: str = "steered"  # one of DECODER_DESIGNS
     broadcast: int = Field(16, ge=2)
     layers: tuple[tuple[int, int], ...] = Field(
         ((32, 5), (64, 3), (64, 3), (64, 3), (64, 3)), min_length=1
@@ -166,6 +170,13 @@ class DecoderConfig(Section):
     micro_bound: float = Field(0.5, gt=0)
     reference_scale: float = Field(0.2, gt=0)
     most_gain: float = Field(2.0, gt=1)
+
+    @field_validator("design")
+    @classmethod
+    def _known(cls, design: str) -> str:
+        if design not in DECODER_DESIGNS:
+            raise ValueError(loading.describe_choice(DECODER_DESIGNS, design))
+        return design
 
     @model_validator(mode="after")
     def _growing(self) -> "DecoderConfig":
@@ -201,6 +212,9 @@ class TemporalConfig(Section):
 
 
 class ModelConfig(Section):
+    """GeoCo-SAVi; ISA and the ablations are configurations of it."""
+
+    kind: Literal["geoco"] = "geoco"
     encoder: Annotated[ConvEncoderConfig | DinoEncoderConfig, Field(discriminator="kind")] = (
         ConvEncoderConfig()
     )
@@ -210,9 +224,14 @@ class ModelConfig(Section):
     temporal: TemporalConfig = TemporalConfig()
 
 
+# The section of each kind of model; `geoco.models.build.MODELS` has their classes.
+MODEL_KINDS: dict[str, type[Section]] = {"geoco": ModelConfig}
+
+
 class Config(Section):
     data: Annotated[SolidsConfig | StoreConfig, Field(discriminator="kind")] = SolidsConfig()
-    model: ModelConfig = ModelConfig()
+    # Typed as that of our own model; for another kind it is what MODEL_KINDS has for it.
+    model: Annotated[ModelConfig, ChosenByKind(MODEL_KINDS, "geoco")] = ModelConfig()
     train: TrainConfig = TrainConfig()
 
     def to_yaml(self) -> str:
@@ -221,7 +240,10 @@ class Config(Section):
 
 
 # What a section is where nobody says: a file may state `data: {frames: 50}` alone.
-_DEFAULT_KINDS = {"data": {"kind": "solids"}, "model": {"encoder": {"kind": "conv"}}}
+_DEFAULT_KINDS = {
+    "data": {"kind": "solids"},
+    "model": {"kind": "geoco", "encoder": {"kind": "conv"}},
+}
 
 # Keys that had another name before: stored configurations keep loading, people get the new name.
 _FORMER_NAMES = {"train.also": "train.extra_stores"}

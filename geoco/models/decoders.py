@@ -9,7 +9,7 @@ import itertools
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +20,7 @@ from geoco import geometry
 from geoco.models.slots import Slots
 from geoco.ops import ScaleSteeredConv2d, enlarge, steered_layers
 
-DecoderKind = Literal["steered", "conventional", "canonical"]
+DecoderKind = str
 
 CANONICAL_SCALE = 0.2
 CANONICAL_FILL = -20.0  # alpha logits outside the canvas
@@ -116,7 +116,7 @@ class Decoder(nn.Module):
 
     def __init__(
         self,
-        kind: DecoderKind = "steered",
+        kind: str = "steered",
         dim: int = 64,
         broadcast: int = 16,
         layers: Sequence[tuple[int, int]] = ((32, 5), (64, 3), (64, 3), (64, 3), (64, 3)),

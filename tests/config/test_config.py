@@ -1,7 +1,9 @@
 """Configuration: what it accepts, and that every refusal names the path and the way out."""
 
 import json
+import re
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import safetensors
@@ -128,6 +130,21 @@ BAD_OVERRIDES = {
         "data.kind=solid",
         "data.kind: expected one of 'solids', 'store', got 'solid'",
     ),
+    "kind like another": (
+        "model.kind=geoko",
+        "model.kind: expected one of 'geoco', got 'geoko'; did you mean 'geoco'?",
+    ),
+    "kind of no text": ("model.kind=3", "model.kind: expected one of 'geoco', got '3'"),
+    "model is no mapping": ("model=3", "model: input should be an object, got 3"),
+    "nested in the model": (
+        "model.slots.cuont=9",
+        "model.slots.cuont: unknown key; did you mean model.slots.count?",
+    ),
+    "unknown design": (
+        "model.decoder.design=stered",
+        "model.decoder.design: expected one of 'steered', 'conventional', 'canonical', got "
+        "'stered'; did you mean 'steered'?",
+    ),
     "missing": ("data.kind=store", "data.path: required, but not given"),
     "section is no mapping": ("data=3", "data: input should be an object, got 3"),
     "no value": ("data.height", "override 'data.height': expected section.key=value"),
@@ -229,6 +246,38 @@ def test_another_decoder_keeps_the_rest_of_its_section() -> None:
     """Its designs share all other fields: only sections that differ in kind replace each other."""
     changes = ["model.decoder.layers=[[16,5],[32,3]]", "model.decoder.design=canonical"]
     assert config.load(None, changes).model.decoder.layers == ((16, 5), (32, 3))
+
+
+def test_a_model_without_a_kind_is_ours() -> None:
+    """As configurations were stored before models had kinds."""
+    resolved = config.Config()
+    text = resolved.to_yaml()
+    assert "model:\n  kind: geoco\n" in text
+    assert config.loads(text.replace("  kind: geoco\n", "")) == resolved
+
+
+class _Toy(config.Section):
+    kind: Literal["toy"] = "toy"
+    widths: tuple[int, ...] = (1,)
+
+
+def test_others_can_add_kinds_of_models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(config.MODEL_KINDS, "toy", _Toy)
+    write(tmp_path, toy="model: {kind: toy, widths: [2, 3]}")
+    resolved = config.load(tmp_path / "toy.yaml")
+    assert resolved.model == _Toy(widths=(2, 3))
+    assert config.loads(resolved.to_yaml()) == resolved
+    assert config.override(resolved, ["model.widths=[4]"]).model == _Toy(widths=(4,))
+    assert {"model.kind", "model.widths"} <= set(config.differences(resolved, config.Config()))
+    wrong = {
+        "model.wdiths=[4]": "model.wdiths: unknown key; did you mean model.widths?",
+        "model.widths=[a]": "model.widths.0: input should be a valid integer, got 'a'",
+        "model.slots.count=4": "model.slots: unknown key; model has kind, widths",
+        "model.kind=tooy": "expected one of 'geoco', 'toy', got 'tooy'; did you mean 'toy'?",
+    }
+    for change, message in wrong.items():
+        with pytest.raises(GeocoError, match=re.escape(message)):
+            config.override(resolved, [change])
 
 
 def test_overrides_of_a_resolved_configuration() -> None:

@@ -18,7 +18,14 @@ from PIL import Image
 
 from geoco.config import EpisodesConfig, SolidsConfig
 from geoco.data.solids import SolidsDataset
-from geoco.solids import Canvas, Scenes, layers, moments, render, simulate
+from geoco.solids import (
+    Canvas,
+    Scenes,
+    extract_scenes,
+    render_layers,
+    render_scenes,
+    simulate_episodes,
+)
 
 
 def main() -> None:
@@ -34,13 +41,13 @@ def main() -> None:
 
     config = SolidsConfig(episodes=EpisodesConfig(train=arguments.episodes))
     started = time.perf_counter()
-    episodes = simulate(config, "train", np.arange(arguments.episodes))
+    episodes = simulate_episodes(config, "train", np.arange(arguments.episodes))
     physics = time.perf_counter() - started
     frames = arguments.episodes * config.frames
     print(f"physics     {frames / physics:10.0f} frames/s   {arguments.episodes} episodes, CPU")
 
     chosen = np.repeat(np.arange(arguments.episodes), config.frames)
-    scenes = moments(episodes, chosen, np.tile(np.arange(config.frames), arguments.episodes))
+    scenes = extract_scenes(episodes, chosen, np.tile(np.arange(config.frames), arguments.episodes))
     canvas = Canvas(config.height, config.width, config.supersample)
     scenes = scenes.to(device)
     drawn = _rate(scenes, canvas, device)
@@ -49,12 +56,12 @@ def main() -> None:
     print(f"render      {with_masks:10.0f} frames/s   frames, visible and amodal masks")
     few = scenes[: min(len(scenes), 256)]
     started = time.perf_counter()
-    layers(few, canvas)
+    render_layers(few, canvas)
     _wait(device)
     print(f"layers      {len(few) / (time.perf_counter() - started):10.0f} frames/s   on demand")
 
     started = time.perf_counter()
-    count = sum(len(part.frames) for part in SolidsDataset(config, "train").generate(device))
+    count = sum(len(part.frames) for part in SolidsDataset(config, "train").render_all(device))
     _wait(device)
     whole = count / (time.perf_counter() - started)
     split = 292_000 / whole
@@ -65,7 +72,7 @@ def main() -> None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         print(f"peak memory {peak:10.2f} GiB, PyTorch itself included")
 
-    peer = _png(render(scenes[:500], canvas).frames.cpu())
+    peer = _png(render_scenes(scenes[:500], canvas).frames.cpu())
     print(f"peer        {peer:10.0f} frames/s   Pillow decoding the same frames from PNG")
     print(f"ratio       {drawn / peer:10.2f} render / peer")
     if device.type == "cuda":
@@ -78,7 +85,7 @@ def _rate(scenes: Scenes, canvas: Canvas, device: torch.device, amodal: bool = F
     for _ in range(6):
         _wait(device)
         started = time.perf_counter()
-        render(scenes, canvas, amodal=amodal)
+        render_scenes(scenes, canvas, amodal=amodal)
         _wait(device)
         seconds.append(time.perf_counter() - started)
     return len(scenes) / statistics.median(seconds[1:])
@@ -102,7 +109,7 @@ def _png(frames: torch.Tensor) -> float:
 
 
 def _compare(scenes: Scenes, canvas: Canvas) -> None:
-    there, here = render(scenes, canvas), render(scenes.to("cpu"), canvas)
+    there, here = render_scenes(scenes, canvas), render_scenes(scenes.to("cpu"), canvas)
     difference = (there.frames.cpu().int() - here.frames.int()).abs().amax(1)
     edge = torch.nn.functional.max_pool2d(here.masks.float()[:, None], 3, 1, 1)
     edge = edge != -torch.nn.functional.max_pool2d(-here.masks.float()[:, None], 3, 1, 1)

@@ -28,7 +28,7 @@ from geoco.evaluation.run import read_records
 from geoco.evaluation.windows import Factual
 from geoco.models import pretrained
 from geoco.solids import Placement
-from geoco.solids.floor import shadows
+from geoco.solids.floor import compute_shadows
 
 FLOOR_ALONE = 0.95  # share of a slot's pixels
 DARK = 0.1  # share of the light that a shadow takes away
@@ -147,8 +147,8 @@ def main() -> None:
 def light_taken(dataset: SolidsDataset, window: int) -> Float[Tensor, "height width"]:
     """The share of the clean floor's light that all shadows take together, in a first frame."""
     episode, start = divmod(window, len(dataset.starts))
-    scene = dataset.scenes(np.array([episode]), np.array([dataset.starts[start]]))
-    alone = shadows(scene, dataset.canvas, Placement.factual(scene))[:, 0]
+    scene = dataset.extract_scenes(np.array([episode]), np.array([dataset.starts[start]]))
+    alone = compute_shadows(scene, dataset.canvas, Placement.from_scenes(scene))[:, 0]
     return 1 - (1 - alone).prod(1).mean(0)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from geoco import drawing
 from geoco.config import SolidsConfig
 from geoco.data.solids import SolidsDataset
-from geoco.solids import render
+from geoco.solids import render_scenes
 
 COLORS = SolidsConfig().colors
 METAL_CONTRAST = 0.33  # objects whose brightness varies more than this share of its mean
@@ -30,8 +30,10 @@ def main() -> None:
     frames, masks, index = (stored[name] for name in ("frames", "masks", "index"))
     episodes, times = index.shape
     dataset = SolidsDataset(SolidsConfig(), "train")
-    scenes = dataset.scenes(np.repeat(np.arange(episodes), times), index.astype(np.int64).flatten())
-    pictures = render(scenes, dataset.canvas)
+    scenes = dataset.extract_scenes(
+        np.repeat(np.arange(episodes), times), index.astype(np.int64).flatten()
+    )
+    pictures = render_scenes(scenes, dataset.canvas)
     ours = pictures.frames.permute(0, 2, 3, 1).numpy(), pictures.masks.numpy()
     theirs = frames.reshape(-1, 64, 64, 3), masks.reshape(-1, 64, 64)
     print(f"{len(theirs[0])} frames each")

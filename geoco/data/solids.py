@@ -15,14 +15,14 @@ from geoco.solids import (
     MATERIALS,
     SHAPES,
     Canvas,
-    Edit,
     Episodes,
     Pictures,
+    SceneEdit,
     Scenes,
-    counterfactual,
-    moments,
-    render,
-    simulate,
+    extract_scenes,
+    render_counterfactuals,
+    render_scenes,
+    simulate_episodes,
 )
 
 # Sixteen episodes cost little more to simulate than one; 256 blocks of them take about 115 MB.
@@ -99,17 +99,19 @@ class SolidsDataset(Dataset[Clip]):
         self, device: torch.device
     ) -> Iterator[UInt8[Tensor, "_frame 3 _height _width"]]:
         """Every frame of the split in order, some at a time."""
-        for pictures in self.generate(device, 64 if device.type == "cuda" else 4):
+        for pictures in self.render_all(device, 64 if device.type == "cuda" else 4):
             yield pictures.frames
 
     def __getitem__(self, index: int) -> Clip:
-        return self.clips([index])[0]
+        return self.render_clips([index])[0]
 
     def batch(self, indices: Sequence[int]) -> ClipBatch:
         """Several windows at once, rendered together."""
-        return ClipBatch.collate(self.clips(indices, self.device))
+        return ClipBatch.collate(self.render_clips(indices, self.device))
 
-    def clips(self, indices: Sequence[int], device: torch.device | str = "cpu") -> list[Clip]:
+    def render_clips(
+        self, indices: Sequence[int], device: torch.device | str = "cpu"
+    ) -> list[Clip]:
         """Windows, rendered together on a device."""
         for index in indices:
             if not -len(self) <= index < len(self):
@@ -118,12 +120,12 @@ class SolidsDataset(Dataset[Clip]):
         episode = np.array([index % len(self) // window for index in indices], dtype=np.int64)
         start = np.array([self.starts[index % len(self) % window] for index in indices])
         frame = start[:, None] + np.arange(length)
-        scenes = self.scenes(np.repeat(episode, length), frame.flatten())
-        pictures = render(scenes.to(device), self.canvas, amodal=self.amodal)
+        scenes = self.extract_scenes(np.repeat(episode, length), frame.flatten())
+        pictures = render_scenes(scenes.to(device), self.canvas, amodal=self.amodal)
         clips = []
         for row, number in enumerate(episode):
             part = slice(row * length, (row + 1) * length)
-            metadata = self._metadata(int(number), frame[row], scenes[part])
+            metadata = self._collect_metadata(int(number), frame[row], scenes[part])
             present = int(scenes.present[row * length].sum())
             clips.append(
                 Clip(
@@ -137,57 +139,59 @@ class SolidsDataset(Dataset[Clip]):
             )
         return clips
 
-    def scenes(
+    def extract_scenes(
         self, episode: Int64[np.ndarray, " scene"], frame: Int64[np.ndarray, " scene"]
     ) -> Scenes:
-        """Single moments of this split, for rendering or for `solids.counterfactual`."""
+        """Single moments of this split, for rendering or for `solids.render_counterfactuals`."""
         pieces, rows = [], []
         for block in np.unique(episode // _BLOCK):
             rows.append(np.nonzero(episode // _BLOCK == block)[0])
-            simulated = self._simulated(int(block))
+            simulated = self._simulate_block(int(block))
             place = episode[rows[-1]] - block * _BLOCK
-            pieces.append(moments(simulated, place, frame[rows[-1]], self.config.textured))
+            pieces.append(extract_scenes(simulated, place, frame[rows[-1]], self.config.textured))
         back = np.argsort(np.concatenate(rows))
         return Scenes.cat(pieces)[torch.from_numpy(back)]
 
-    def counterfactual(
+    def render_counterfactuals(
         self,
         indices: Sequence[int],
-        edits: Sequence[tuple[int, Edit]],
+        edits: Sequence[tuple[int, SceneEdit]],
         device: torch.device | str = "cpu",
     ) -> Pictures:
         """What first frames of windows would be after edits, whose scenes are places in `indices`.
 
-        One picture per edit: `solids.counterfactual` of these moments.
+        One picture per edit: `solids.render_counterfactuals` of these moments.
         """
         windows = np.array(indices, dtype=np.int64)
         start = np.array(self.starts, dtype=np.int64)[windows % len(self.starts)]
-        scenes = self.scenes(windows // len(self.starts), start)
-        return counterfactual(scenes.to(device), self.canvas, edits)
+        scenes = self.extract_scenes(windows // len(self.starts), start)
+        return render_counterfactuals(scenes.to(device), self.canvas, edits)
 
-    def generate(
+    def render_all(
         self, device: torch.device | str = "cpu", episodes: int = 64
     ) -> Iterator[Pictures]:
         """The whole split, all frames of `episodes` episodes at a time: [episode * time, ...]."""
-        simulated = simulate(self.config, self.split, np.arange(self.episodes))
+        simulated = simulate_episodes(self.config, self.split, np.arange(self.episodes))
         times = np.arange(self.config.frames)
         for first in range(0, self.episodes, episodes):
             chosen = np.arange(first, min(first + episodes, self.episodes))
             frame = np.tile(times, len(chosen))
-            scenes = moments(simulated, np.repeat(chosen, len(times)), frame, self.config.textured)
-            yield render(scenes.to(device), self.canvas, amodal=self.amodal)
+            scenes = extract_scenes(
+                simulated, np.repeat(chosen, len(times)), frame, self.config.textured
+            )
+            yield render_scenes(scenes.to(device), self.canvas, amodal=self.amodal)
 
-    def _simulated(self, block: int) -> Episodes:
+    def _simulate_block(self, block: int) -> Episodes:
         if block not in self._blocks:
             ids = np.arange(block * _BLOCK, min((block + 1) * _BLOCK, self.episodes))
-            self._blocks[block] = simulate(self.config, self.split, ids)
+            self._blocks[block] = simulate_episodes(self.config, self.split, ids)
             if len(self._blocks) > _BLOCKS_KEPT:
                 del self._blocks[next(iter(self._blocks))]
         return self._blocks[block]
 
-    def _metadata(self, number: int, frames: np.ndarray, scenes: Scenes) -> dict[str, Any]:
+    def _collect_metadata(self, number: int, frames: np.ndarray, scenes: Scenes) -> dict[str, Any]:
         """What is true of the objects, those absent left out; arrays are [time, object, ...]."""
-        simulated = self._simulated(number // _BLOCK)
+        simulated = self._simulate_block(number // _BLOCK)
         place = number % _BLOCK
         present = np.nonzero(simulated.present[place])[0]
         colors = {value: name for name, value in self.config.colors.items()}

@@ -22,7 +22,7 @@ from geoco.edit_maps import AffineMap
 from geoco.editing.editor import Editor, Film, Scene, SlotView
 from geoco.errors import GeocoError
 from geoco.evaluation.reference_objects import reference_masks
-from geoco.solids import Edit, Move, Replace, Scale
+from geoco.solids import Move, Replace, Scale, SceneEdit
 
 SCENES, CANDIDATES = 6, 24  # rows of the gallery, and episodes to choose them from
 FIRST_FRAME = 14  # when the struck solid has come into view
@@ -87,7 +87,7 @@ def subjects(editor: Editor, dataset: SolidsDataset) -> list[Subject]:
     """Scenes that show a few objects well, each with the object that is easiest to see."""
     windows = clear_windows(dataset)
     found = []
-    for window, clip in zip(windows, dataset.clips(windows), strict=True):
+    for window, clip in zip(windows, dataset.render_clips(windows), strict=True):
         assert clip.masks is not None
         objects = reference_masks(clip.masks)[0]
         item = int(_prominence(objects).argmax())
@@ -109,13 +109,13 @@ def subjects(editor: Editor, dataset: SolidsDataset) -> list[Subject]:
 
 def edited_rows(chosen: Sequence[Subject], dataset: SolidsDataset) -> list[Row]:
     """Three edits of every scene; appearances come from the next one's object."""
-    wanted: list[tuple[int, Edit]] = []
+    wanted: list[tuple[int, SceneEdit]] = []
     for number, subject in enumerate(chosen):
         donor = (number + 1) % len(chosen)
         replaced = Replace(subject.item, donor, chosen[donor].item)
         edits = (subject.move, Scale(subject.item, ENLARGED), replaced)
         wanted += [(number, edit) for edit in edits]
-    drawn = dataset.counterfactual([subject.window for subject in chosen], wanted)
+    drawn = dataset.render_counterfactuals([subject.window for subject in chosen], wanted)
     truth = drawn.frames.permute(0, 2, 3, 1).numpy()
     return [
         Row(

@@ -49,7 +49,7 @@ from geoco.models.compositing import composite, hard_ownership, ownership
 from geoco.models.decoders import Fields
 from geoco.models.geoco import GeoCo
 from geoco.models.slots import Slots
-from geoco.solids import Move, Remove, Replace, Scale, Scenes, counterfactual, render
+from geoco.solids import Move, Remove, Replace, Scale, Scenes, render_counterfactuals, render_scenes
 
 ZOOM = 3
 SCENES = 8
@@ -139,7 +139,7 @@ def preferred() -> str | None:
 def show_generator(out: Path, console: Console) -> None:
     """Scenes, exact edits and videos, without any model."""
     dataset = SolidsDataset(SolidsConfig(window=WindowConfig(length=1, stride=8)), "val")
-    scenes = dataset.scenes(np.arange(SCENES), np.full(SCENES, 14))
+    scenes = dataset.extract_scenes(np.arange(SCENES), np.full(SCENES, 14))
     _say(console, f"{SCENES} scenes with their masks", scenes_picture(out, dataset, scenes))
     _say(
         console,
@@ -151,7 +151,7 @@ def show_generator(out: Path, console: Console) -> None:
 
 def scenes_picture(out: Path, dataset: SolidsDataset, scenes: Scenes) -> Path:
     """Frames, and their masks below."""
-    pictures = render(scenes, dataset.canvas)
+    pictures = render_scenes(scenes, dataset.canvas)
     frames, masks = pictures.frames.permute(0, 2, 3, 1).numpy(), pictures.masks.numpy()
     shown = [drawing.magnify(frame, ZOOM) for frame in frames]
     parts = [
@@ -162,8 +162,10 @@ def scenes_picture(out: Path, dataset: SolidsDataset, scenes: Scenes) -> Path:
 
 def edits_picture(out: Path, dataset: SolidsDataset, scenes: Scenes) -> Path:
     """A scene, and the exact results of edits of one of its objects."""
-    frame = render(scenes[torch.tensor([EDITED])], dataset.canvas).frames
-    edited = counterfactual(scenes, dataset.canvas, [(EDITED, edit) for edit in EDITS]).frames
+    frame = render_scenes(scenes[torch.tensor([EDITED])], dataset.canvas).frames
+    edited = render_counterfactuals(
+        scenes, dataset.canvas, [(EDITED, edit) for edit in EDITS]
+    ).frames
     pictures = torch.cat((frame, edited)).permute(0, 2, 3, 1).numpy()
     return _saved(
         out / "edits.png",

@@ -15,17 +15,17 @@ from torch import Tensor
 from geoco.evaluation.commands import FACTORS, MOVES
 from geoco.evaluation.reference_objects import Asked, References
 from geoco.evaluation.windows import Factual
-from geoco.solids import Edit, Move, Pictures, Replace, Scale
+from geoco.solids import Move, Pictures, Replace, Scale, SceneEdit
 
 
 @runtime_checkable
 class Generator(Protocol):
     """A dataset that can draw what a window's first frame would be after an edit."""
 
-    def counterfactual(
+    def render_counterfactuals(
         self,
         indices: Sequence[int],
-        edits: Sequence[tuple[int, Edit]],
+        edits: Sequence[tuple[int, SceneEdit]],
         device: torch.device | str = "cpu",
     ) -> Pictures:
         """One picture per edit; its scenes are places in `indices`, its objects labels less one."""
@@ -55,12 +55,14 @@ def truths(
         (scene[k], _edit(edits.kind, int(edits.command[k]), item[k], donor_scene[k], donor_item[k]))
         for k in range(len(edits))
     ]
-    drawn = generator.counterfactual(factual.window[windows.numpy()].tolist(), wanted, device)
+    drawn = generator.render_counterfactuals(
+        factual.window[windows.numpy()].tolist(), wanted, device
+    )
     labels = torch.tensor(item, device=device) + 1
     return Truth(drawn.frames.double() / 255, drawn.masks == labels[:, None, None])
 
 
-def _edit(kind: str, command: int, item: int, donor_scene: int, donor_item: int) -> Edit:
+def _edit(kind: str, command: int, item: int, donor_scene: int, donor_item: int) -> SceneEdit:
     if kind == "position":
         return Move(item, *MOVES[command])
     if kind == "scale":

@@ -20,7 +20,7 @@ from geoco.errors import GeocoError
 from geoco.evaluation.interfaces import Drawn, Encoded
 from geoco.evaluation.windows import window_major
 from geoco.models.slots import Slots
-from geoco.solids import Edit, Move, Replace, Scale
+from geoco.solids import Move, Replace, Scale, SceneEdit
 
 _SURE = 20.0  # logits are this or its negative: the owner's alpha is one to the last bit
 _LOOK = 64  # windows that are drawn at a time to find a frame among them
@@ -45,7 +45,7 @@ class TrueScenes:
             raise GeocoError(f"only square frames can be evaluated, got {height} x {width}")
         self.size: int = height
         first = np.zeros(1, dtype=np.int64)
-        self.slots: int = dataset.scenes(first, first).present.shape[1] + 1
+        self.slots: int = dataset.extract_scenes(first, first).present.shape[1] + 1
         self._dataset = dataset
         self._unseen: list[int] = window_major(dataset.sources).tolist()
         self._window: dict[bytes, int] = {}
@@ -100,7 +100,7 @@ class TrueScenes:
         pixels = whole.where((pixels - whole).abs() < _NEAR, pixels)
         if ((pixels != 0).any(-1) & (factor != 1)).any():
             raise GeocoError("the generator moves an object or resizes it, not both at once")
-        edits: list[Edit] = [
+        edits: list[SceneEdit] = [
             Move(item, *shift) if size == 1 else Scale(item, size)
             for item, shift, size in zip(
                 (label[:, index] - 1).tolist(), pixels.tolist(), factor.tolist(), strict=True
@@ -134,11 +134,11 @@ class TrueScenes:
         return torch.stack(frames), torch.stack(masks)
 
     def _edited(
-        self, windows: Int64[Tensor, " scene"], scene: list[int], edits: Sequence[Edit]
+        self, windows: Int64[Tensor, " scene"], scene: list[int], edits: Sequence[SceneEdit]
     ) -> tuple[UInt8[Tensor, "batch 3 height width"], UInt8[Tensor, "batch height width"]]:
         """One picture per edit of a scene, which is a place in `windows`."""
         asked = list(zip(scene, edits, strict=True))
-        drawn = self._dataset.counterfactual(windows.tolist(), asked, self._dataset.device)
+        drawn = self._dataset.render_counterfactuals(windows.tolist(), asked, self._dataset.device)
         return drawn.frames.cpu(), drawn.masks.cpu()
 
 

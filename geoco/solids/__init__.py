@@ -1,32 +1,31 @@
 """`solids`: Obj3D-like scenes of colliding solids, made on the fly with all that is true of them.
 
-episodes = simulate(config, "train", ids)       what stands where, and how it moves
-scenes = moments(episodes, episode, frame)      single moments, as tensors
-pictures = render(scenes, canvas)               frames, visible and amodal masks
-targets = counterfactual(scenes, canvas, edits) the exact result of moving, resizing, replacing
+episodes = simulate_episodes(config, "train", ids)     what stands where, and how it moves
+scenes = extract_scenes(episodes, episode, frame)      single moments, as tensors
+pictures = render_scenes(scenes, canvas)               frames, visible and amodal masks
+targets = render_counterfactuals(scenes, canvas, edits)    the exact result of each edit
 """
 
 from geoco.solids.edits import (
-    Edit,
     Move,
     Outlines,
     Remove,
     Replace,
     Scale,
-    counterfactual,
-    outlines,
-    placed,
+    SceneEdit,
+    measure_outlines,
+    place_edits,
+    render_counterfactuals,
 )
-from geoco.solids.physics import MATERIALS, SHAPES, Episodes, simulate
-from geoco.solids.render import Layers, Pictures, layers, render
-from geoco.solids.scenes import Scenes, moments
+from geoco.solids.physics import MATERIALS, SHAPES, Episodes, simulate_episodes
+from geoco.solids.render import Layers, Pictures, render_layers, render_scenes
+from geoco.solids.scenes import Scenes, extract_scenes
 from geoco.solids.tracing import Canvas, Placement
 
 __all__ = [
     "MATERIALS",
     "SHAPES",
     "Canvas",
-    "Edit",
     "Episodes",
     "Layers",
     "Move",
@@ -36,12 +35,13 @@ __all__ = [
     "Remove",
     "Replace",
     "Scale",
+    "SceneEdit",
     "Scenes",
-    "counterfactual",
-    "layers",
-    "moments",
-    "outlines",
-    "placed",
-    "render",
-    "simulate",
+    "extract_scenes",
+    "measure_outlines",
+    "place_edits",
+    "render_counterfactuals",
+    "render_layers",
+    "render_scenes",
+    "simulate_episodes",
 ]

@@ -9,35 +9,35 @@ from torch import Tensor
 from geoco.solids import shading, textures
 from geoco.solids.geometry import (
     Vector,
-    along,
-    first_hit,
-    occlusion,
-    picked,
-    scaled,
+    advance,
+    compute_occlusion,
+    intersect_solid,
+    normalize,
+    rotate,
+    scale,
+    select,
     subtract,
-    turned,
-    unit,
 )
 from geoco.solids.scenes import Scenes
-from geoco.solids.tracing import Hits, by_shape
+from geoco.solids.tracing import Hits, group_by_shape
 
 
-def body_colors(scenes: Scenes, hits: Hits) -> shading.Color:
+def compute_body_colors(scenes: Scenes, hits: Hits) -> shading.Color:
     """Linear RGB of hits, lit and mirrored as in the scene that each object comes from."""
-    view = unit((-hits.sight[0], -hits.sight[1], -hits.sight[2]))
-    surface = shading.Surface(hits.point, hits.normal, view, _albedo(scenes, hits))
-    colors = shading.rubber(surface, _visible(scenes, hits))
+    view = normalize((-hits.sight[0], -hits.sight[1], -hits.sight[2]))
+    surface = shading.Surface(hits.point, hits.normal, view, _compute_albedo(scenes, hits))
+    colors = shading.shade_rubber(surface, _compute_visibility(scenes, hits))
     metal = torch.nonzero(scenes.metal.flatten()[hits.source]).squeeze(1)
     if len(metal):
-        mirror = surface.pick(metal)
-        looking = shading.mirrored(mirror)
-        seen = _reflection(scenes, hits.source[metal], mirror.point, looking)
-        for channel, values in zip(colors, shading.metal(mirror, seen, looking), strict=True):
+        mirror = surface.select(metal)
+        looking = shading.reflect_view(mirror)
+        seen = _compute_reflection(scenes, hits.source[metal], mirror.point, looking)
+        for channel, values in zip(colors, shading.shade_metal(mirror, seen, looking), strict=True):
             channel[metal] = values
     return colors
 
 
-def _albedo(scenes: Scenes, hits: Hits) -> shading.Color:
+def _compute_albedo(scenes: Scenes, hits: Hits) -> shading.Color:
     plain = scenes.color.flatten(0, 1)[hits.source].unbind(-1)
     if scenes.texture is None:
         return plain[0], plain[1], plain[2]
@@ -46,10 +46,10 @@ def _albedo(scenes: Scenes, hits: Hits) -> shading.Color:
     size = scenes.radius.flatten()[hits.source]
     cosine, sine = scenes.heading.flatten(0, 1)[hits.source].unbind(-1)
     offset = subtract(hits.point, (position[:, 0], position[:, 1], size))
-    local = scaled(turned(offset, cosine, -sine), textures.OBJECT_DETAIL / size)
-    mix = textures.pattern(seed, local)
+    local = scale(rotate(offset, cosine, -sine), textures.OBJECT_DETAIL / size)
+    mix = textures.compute_pattern(seed, local)
     red, green, blue = (
-        plain[c] + mix * (textures.second_color(seed, c) - plain[c]) for c in range(3)
+        plain[c] + mix * (textures.pick_second_color(seed, c) - plain[c]) for c in range(3)
     )
     return red, green, blue
 
@@ -66,24 +66,24 @@ class _Neighbours:
     cosine: Tensor
     sine: Tensor
 
-    def inward(self, vector: Vector) -> Vector:
+    def to_local_direction(self, vector: Vector) -> Vector:
         """A direction at each point, in the object's frame."""
-        return turned(picked(vector, self.point), self.cosine, -self.sine)
+        return rotate(select(vector, self.point), self.cosine, -self.sine)
 
-    def offset(self, vector: Vector) -> Vector:
+    def to_local_position(self, vector: Vector) -> Vector:
         """A position at each point, in the object's frame."""
-        away = subtract(picked(vector, self.point), self.center)
-        return turned(away, self.cosine, -self.sine)
+        away = subtract(select(vector, self.point), self.center)
+        return rotate(away, self.cosine, -self.sine)
 
 
-def _neighbours(scenes: Scenes, source: Tensor) -> Iterator[_Neighbours]:
+def _pair_neighbours(scenes: Scenes, source: Tensor) -> Iterator[_Neighbours]:
     objects = scenes.present.shape[1]
     scene = source // objects
     beside = scenes.present[scene]
     beside[torch.arange(len(source), device=source.device), source % objects] = False
     point, place = torch.nonzero(beside).unbind(-1)
     other = scene[point] * objects + place
-    for shape, chosen in by_shape(scenes, other):
+    for shape, chosen in group_by_shape(scenes, other):
         if not len(chosen):
             continue
         index = other[chosen]
@@ -94,19 +94,19 @@ def _neighbours(scenes: Scenes, source: Tensor) -> Iterator[_Neighbours]:
         yield _Neighbours(shape, point[chosen], place[chosen], center, size, cosine, sine)
 
 
-def _visible(scenes: Scenes, hits: Hits) -> list[Tensor]:
+def _compute_visibility(scenes: Scenes, hits: Hits) -> list[Tensor]:
     """For each light, the share that the scene's other objects leave."""
     table = (len(hits.source), scenes.present.shape[1])
-    lights = [shading.lit(light, hits.point) for light in shading.LIGHTS]
+    lights = [shading.compute_irradiance(light, hits.point) for light in shading.LIGHTS]
     hidden = [torch.zeros(table, device=hits.source.device) for _ in lights]
-    for pair in _neighbours(scenes, hits.source):
-        offset = pair.offset(hits.point)
+    for pair in _pair_neighbours(scenes, hits.source):
+        offset = pair.to_local_position(hits.point)
         for light, (toward, _, distance), amount in zip(
             shading.LIGHTS, lights, hidden, strict=True
         ):
             spread = light.radius / distance[pair.point]
-            direction = pair.inward(toward)
-            amount[pair.point, pair.place] = occlusion(
+            direction = pair.to_local_direction(toward)
+            amount[pair.point, pair.place] = compute_occlusion(
                 pair.shape, offset, direction, pair.size, spread
             )
     visible = []
@@ -118,21 +118,23 @@ def _visible(scenes: Scenes, hits: Hits) -> list[Tensor]:
     return visible
 
 
-def _reflection(scenes: Scenes, source: Tensor, point: Vector, looking: Vector) -> shading.Color:
+def _compute_reflection(
+    scenes: Scenes, source: Tensor, point: Vector, looking: Vector
+) -> shading.Color:
     """What metal sees in its mirrored direction: other objects, the floor, or the black sky."""
     size = scenes.radius.flatten()[source]
     position = scenes.position.flatten(0, 1)[source]
-    seen = shading.mirrored_floor(point, looking, (position[:, 0], position[:, 1], size), size)
+    seen = shading.reflect_floor(point, looking, (position[:, 0], position[:, 1], size), size)
 
     table = (len(source), scenes.present.shape[1])
     reach = torch.full(table, torch.inf, device=source.device)
     normals = [torch.zeros(table, device=source.device) for _ in range(3)]
-    for pair in _neighbours(scenes, source):
-        hit, distance, normal = first_hit(
-            pair.shape, pair.offset(point), pair.inward(looking), pair.size
+    for pair in _pair_neighbours(scenes, source):
+        hit, distance, normal = intersect_solid(
+            pair.shape, pair.to_local_position(point), pair.to_local_direction(looking), pair.size
         )
         reach[pair.point, pair.place] = torch.where(hit, distance, torch.inf)
-        for table_, values in zip(normals, turned(normal, pair.cosine, pair.sine), strict=True):
+        for table_, values in zip(normals, rotate(normal, pair.cosine, pair.sine), strict=True):
             table_[pair.point, pair.place] = values
 
     distance, place = reach.min(1)
@@ -140,12 +142,12 @@ def _reflection(scenes: Scenes, source: Tensor, point: Vector, looking: Vector) 
     place, distance = place[met], distance[met]
     color = scenes.color[source[met] // table[1], place]
     surface = shading.Surface(
-        point=along(picked(point, met), distance, picked(looking, met)),
+        point=advance(select(point, met), distance, select(looking, met)),
         normal=(normals[0][met, place], normals[1][met, place], normals[2][met, place]),
         view=(-looking[0][met], -looking[1][met], -looking[2][met]),
         color=(color[:, 0], color[:, 1], color[:, 2]),
     )
     unhidden = [torch.ones_like(distance) for _ in shading.LIGHTS]
-    for channel, values in zip(seen, shading.rubber(surface, unhidden), strict=True):
+    for channel, values in zip(seen, shading.shade_rubber(surface, unhidden), strict=True):
         channel[met] = values
     return seen

@@ -14,9 +14,9 @@ from jaxtyping import Bool, Float64
 from torch import Tensor
 
 from geoco.errors import GeocoError
-from geoco.solids.render import Pictures, render
+from geoco.solids.render import Pictures, render_scenes
 from geoco.solids.scenes import Scenes
-from geoco.solids.tracing import Canvas, Placement, trace
+from geoco.solids.tracing import Canvas, Placement, trace_rays
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Remove:
     object: int
 
 
-Edit = Move | Scale | Replace | Remove
+SceneEdit = Move | Scale | Replace | Remove
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Outlines:
     radius: Float64[Tensor, "scene object"]  # RMS distance from the centroid
     defined: Bool[Tensor, "scene object"]
 
-    def at(self, scene: int, item: int) -> tuple[Float64[Tensor, "2"], Float64[Tensor, ""]]:
+    def select(self, scene: int, item: int) -> tuple[Float64[Tensor, "2"], Float64[Tensor, ""]]:
         """Centroid and radius of one outline."""
         if not self.defined[scene, item]:
             raise GeocoError(
@@ -76,10 +76,12 @@ class Outlines:
         return Outlines(self.centroid.to(device), self.radius.to(device), self.defined.to(device))
 
 
-def outlines(scenes: Scenes, canvas: Canvas) -> Outlines:
+def measure_outlines(scenes: Scenes, canvas: Canvas) -> Outlines:
     """Centroid and RMS radius of every object's whole outline, from its samples."""
     count, objects = scenes.present.shape
-    hits = trace(scenes, canvas, Placement.factual(scenes), margin=max(canvas.height, canvas.width))
+    hits = trace_rays(
+        scenes, canvas, Placement.from_scenes(scenes), margin=max(canvas.height, canvas.width)
+    )
     sums = torch.zeros(5, count * objects, dtype=torch.int64, device=hits.layer.device)
     # Whole numbers, so that the sums are exact in any order.
     x, y = 2 * hits.column + 1, 2 * hits.row + 1
@@ -98,26 +100,28 @@ def outlines(scenes: Scenes, canvas: Canvas) -> Outlines:
     )
 
 
-def counterfactual(
+def render_counterfactuals(
     scenes: Scenes,
     canvas: Canvas,
-    edits: Sequence[tuple[int, Edit]],
+    edits: Sequence[tuple[int, SceneEdit]],
     amodal: bool = False,
 ) -> Pictures:
     """The picture and masks of each (scene, edit), one canvas per edit."""
-    return render(scenes, canvas, placed(scenes, canvas, edits), amodal)
+    return render_scenes(scenes, canvas, place_edits(scenes, canvas, edits), amodal)
 
 
-def placed(scenes: Scenes, canvas: Canvas, edits: Sequence[tuple[int, Edit]]) -> Placement:
+def place_edits(
+    scenes: Scenes, canvas: Canvas, edits: Sequence[tuple[int, SceneEdit]]
+) -> Placement:
     """The placement that carries out each (scene, edit)."""
     for scene, edit in edits:
-        _check(scenes, scene, edit)
+        _check_edit(scenes, scene, edit)
     device = scenes.present.device
     background = torch.tensor([scene for scene, _ in edits], dtype=torch.int64)
-    fact = Placement.factual(scenes.to("cpu"))
+    fact = Placement.from_scenes(scenes.to("cpu"))
     source, item, shown = (values[background] for values in (fact.scene, fact.object, fact.shown))
     scale, shift = fact.scale[background], fact.shift[background]
-    whole = outlines(scenes, canvas).to("cpu")
+    whole = measure_outlines(scenes, canvas).to("cpu")
     for row, (scene, edit) in enumerate(edits):
         slot = (row, edit.object)
         match edit:
@@ -126,12 +130,12 @@ def placed(scenes: Scenes, canvas: Canvas, edits: Sequence[tuple[int, Edit]]) ->
             case Remove():
                 shown[slot] = False
             case Scale():
-                center, _ = whole.at(scene, edit.object)
+                center, _ = whole.select(scene, edit.object)
                 scale[slot] = edit.factor
                 shift[slot] = center * (1 - edit.factor)
             case Replace():
-                center, radius = whole.at(scene, edit.object)
-                donor_center, donor_radius = whole.at(edit.donor_scene, edit.donor_object)
+                center, radius = whole.select(scene, edit.object)
+                donor_center, donor_radius = whole.select(edit.donor_scene, edit.donor_object)
                 source[slot], item[slot] = edit.donor_scene, edit.donor_object
                 scale[slot] = radius / donor_radius
                 shift[slot] = center - donor_center * (radius / donor_radius)
@@ -141,7 +145,7 @@ def placed(scenes: Scenes, canvas: Canvas, edits: Sequence[tuple[int, Edit]]) ->
     )
 
 
-def _check(scenes: Scenes, scene: int, edit: Edit) -> None:
+def _check_edit(scenes: Scenes, scene: int, edit: SceneEdit) -> None:
     """Refuse what cannot be done, in a sentence."""
     places = [(scene, edit.object)]
     if isinstance(edit, Replace):

@@ -58,11 +58,13 @@ class Episodes:
     camera: Float64[np.ndarray, "episode 3"]
 
 
-def simulate(config: SolidsConfig, split: Split, ids: Int64[np.ndarray, " episode"]) -> Episodes:
+def simulate_episodes(
+    config: SolidsConfig, split: Split, ids: Int64[np.ndarray, " episode"]
+) -> Episodes:
     """The episodes with these numbers in a split: drawn from the seed, then moved."""
-    draws = np.stack([_draws(config.seed, split, int(number)) for number in ids])
+    draws = np.stack([_draw_numbers(config.seed, split, int(number)) for number in ids])
     columns = iter(np.moveaxis(draws, 1, 0))
-    count = np.floor(_between(next(columns), config.resting[0], config.resting[1] + 1))
+    count = np.floor(_scale_uniform(next(columns), config.resting[0], config.resting[1] + 1))
     attributes = [[next(columns) for _ in range(6)] for _ in range(OBJECTS)]
     launch, *jitter = (next(columns) for _ in range(4))
     texture = np.stack([next(columns) for _ in range(OBJECTS + 1)], axis=1)
@@ -70,46 +72,46 @@ def simulate(config: SolidsConfig, split: Split, ids: Int64[np.ndarray, " episod
     shape, material, color, radius, x, y = np.moveaxis(np.array(attributes), (0, 1), (2, 0))
     shapes = np.array([SHAPES.index(name) for name in config.shapes])
     materials = np.array([MATERIALS.index(name) for name in config.materials])
-    shape_ids = _choose(shape, shapes)
-    material_ids = _choose(material, materials)
+    shape_ids = _choose_options(shape, shapes)
+    material_ids = _choose_options(material, materials)
     shape_ids[:, 0], material_ids[:, 0] = SPHERE, RUBBER
 
     position = np.empty((*radius.shape, 2))
-    position[:, 1:, 0] = QUADRANTS[:, 0] * _between(x[:, 1:], *RESTING_RANGE)
-    position[:, 1:, 1] = QUADRANTS[:, 1] * _between(y[:, 1:], *RESTING_RANGE)
-    position[:, 0, 1] = _between(launch, -LAUNCH_RADIUS, -1.0)
+    position[:, 1:, 0] = QUADRANTS[:, 0] * _scale_uniform(x[:, 1:], *RESTING_RANGE)
+    position[:, 1:, 1] = QUADRANTS[:, 1] * _scale_uniform(y[:, 1:], *RESTING_RANGE)
+    position[:, 0, 1] = _scale_uniform(launch, -LAUNCH_RADIUS, -1.0)
     position[:, 0, 0] = np.sqrt(LAUNCH_RADIUS**2 - position[:, 0, 1] ** 2)
 
     present = np.arange(OBJECTS) <= count[:, None]
-    radii = _choose(radius, np.array(config.radii))
-    trajectory = _move(position, present, shape_ids, radii, config.frames)
+    radii = _choose_options(radius, np.array(config.radii))
+    trajectory = _integrate_motion(position, present, shape_ids, radii, config.frames)
     return Episodes(
         ids=np.asarray(ids, np.int64),
         present=present,
         shape=shape_ids,
         material=material_ids,
-        color=_choose(color, np.array(list(config.colors.values()))),
+        color=_choose_options(color, np.array(list(config.colors.values()))),
         radius=radii,
         position=trajectory[0],
         velocity=trajectory[1],
         heading=trajectory[2],
         spin=trajectory[3],
         texture=np.floor(texture * 2**31).astype(np.int64),
-        camera=config.camera_jitter * _between(np.stack(jitter, axis=1), -1.0, 1.0),
+        camera=config.camera_jitter * _scale_uniform(np.stack(jitter, axis=1), -1.0, 1.0),
     )
 
 
-def _draws(seed: int, split: Split, number: int) -> Float64[np.ndarray, " draws"]:
+def _draw_numbers(seed: int, split: Split, number: int) -> Float64[np.ndarray, " draws"]:
     """All random numbers of one episode, in one fixed order, whatever the configuration uses."""
     sequence = np.random.SeedSequence((seed, _SPLITS[split], number))
     return np.random.Generator(np.random.PCG64(sequence)).random(1 + 6 * OBJECTS + 4 + OBJECTS + 1)
 
 
-def _between(uniform: np.ndarray, low: float, high: float) -> np.ndarray:
+def _scale_uniform(uniform: np.ndarray, low: float, high: float) -> np.ndarray:
     return low + (high - low) * uniform
 
 
-def _choose(uniform: np.ndarray, options: np.ndarray) -> np.ndarray:
+def _choose_options(uniform: np.ndarray, options: np.ndarray) -> np.ndarray:
     return options[np.floor(uniform * len(options)).astype(np.int64)]
 
 
@@ -127,7 +129,7 @@ class _Bodies:
     pushed: np.ndarray  # [episode]: the launch still drives object 0
 
 
-def _move(
+def _integrate_motion(
     position: np.ndarray, present: np.ndarray, shape: np.ndarray, radius: np.ndarray, frames: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Integrate `frames` frames; returns positions, velocities, headings and spins over time."""
@@ -158,9 +160,9 @@ def _move(
         offset = bodies.position[:, _PAIRS[1]] - bodies.position[:, _PAIRS[0]]
         close = offset[..., 0] * offset[..., 0] + offset[..., 1] * offset[..., 1] < near
         if close.any():
-            _collide(bodies, close, shape, radius, step)
+            _resolve_collisions(bodies, close, shape, radius, step)
         bodies.position += bodies.velocity * step
-        bodies.heading = _turn(bodies.heading, bodies.spin * step)
+        bodies.heading = _rotate_heading(bodies.heading, bodies.spin * step)
         bodies.velocity *= slowing
         bodies.spin *= turning
     position, velocity, heading, spin = (
@@ -169,7 +171,7 @@ def _move(
     return position, velocity, heading, spin
 
 
-def _turn(heading: np.ndarray, angle: np.ndarray) -> np.ndarray:
+def _rotate_heading(heading: np.ndarray, angle: np.ndarray) -> np.ndarray:
     """Rotate by a small angle. Cayley's form keeps the length at one without sine or cosine."""
     half = angle * 0.5
     cosine = (1.0 - half * half) / (1.0 + half * half)
@@ -178,24 +180,24 @@ def _turn(heading: np.ndarray, angle: np.ndarray) -> np.ndarray:
     return np.stack((c * cosine - s * sine, s * cosine + c * sine), axis=-1)
 
 
-def _collide(
+def _resolve_collisions(
     bodies: _Bodies, close: np.ndarray, shape: np.ndarray, radius: np.ndarray, step: float
 ) -> None:
     """Exchange impulses between bodies that would touch within this step, pair after pair."""
     episode, pair = np.nonzero(close)
-    gap, normal, point = _contacts(bodies, episode, _PAIRS[:, pair], shape, radius)
+    gap, normal, point = _find_contacts(bodies, episode, _PAIRS[:, pair], shape, radius)
     # Nothing can happen to bodies that do not approach by more than their gap.
     speed = np.sqrt(_dot(bodies.velocity, bodies.velocity)) + np.abs(bodies.spin) * 2.0
     reach = (speed[episode, _PAIRS[0, pair]] + speed[episode, _PAIRS[1, pair]]) * step
     near = gap <= reach
     for number in np.unique(pair[near]).tolist():
         now = near & (pair == number)
-        _exchange(
+        _exchange_impulses(
             bodies, episode[now], number, (gap[now], normal[now], point[now]), shape, radius, step
         )
 
 
-def _exchange(
+def _exchange_impulses(
     bodies: _Bodies,
     episode: np.ndarray,
     pair: int,
@@ -235,7 +237,7 @@ def _exchange(
 # -- contacts: gap, unit normal from the first body to the second, point of contact ----------------
 
 
-def _contacts(
+def _find_contacts(
     bodies: _Bodies, episode: np.ndarray, pair: np.ndarray, shape: np.ndarray, radius: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The contact of each pair [2, n] of bodies, whatever their shapes."""
@@ -251,21 +253,24 @@ def _contacts(
     square = [kind[k] == CUBE for k in range(2)]
     rows = np.nonzero(~square[0] & ~square[1])[0]
     spheres = (kind[0][rows] == SPHERE) & (kind[1][rows] == SPHERE)
-    put(rows, _disc_disc([at[0][rows], at[1][rows]], [size[0][rows], size[1][rows]], spheres))
+    put(
+        rows,
+        _find_disc_contact([at[0][rows], at[1][rows]], [size[0][rows], size[1][rows]], spheres),
+    )
     for k in range(2):
         rows = np.nonzero(square[k] & ~square[1 - k])[0]
-        contact = _square_disc(
+        contact = _find_square_disc_contact(
             at[k][rows], turn[k][rows], size[k][rows], at[1 - k][rows], size[1 - k][rows]
         )
         put(rows, contact, 1.0 - 2.0 * k)
     rows = np.nonzero(square[0] & square[1])[0]
     if len(rows):
         parts = ([values[k][rows] for k in range(2)] for values in (at, turn, size))
-        put(rows, _square_square(*parts))
+        put(rows, _find_square_contact(*parts))
     return gap, normal, point
 
 
-def _disc_disc(
+def _find_disc_contact(
     at: list[np.ndarray], size: list[np.ndarray], spheres: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     offset = at[1] - at[0]
@@ -276,24 +281,24 @@ def _disc_disc(
     return distance - touching, normal, at[0] + size[0][:, None] * normal
 
 
-def _square_disc(
+def _find_square_disc_contact(
     square: np.ndarray, turn: np.ndarray, half: np.ndarray, disc: np.ndarray, radius: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    local = _into(disc - square, turn)
+    local = _to_local(disc - square, turn)
     nearest = np.clip(local, -half[:, None], half[:, None])
     offset = local - nearest
     distance = np.sqrt(_dot(offset, offset))
     # A centre inside the square cannot come about at these speeds; the axis keeps it finite.
     safe = np.where(distance > 0, distance, 1.0)[:, None]
-    normal = _out_of(np.where(distance[:, None] > 0, offset / safe, (1.0, 0.0)), turn)
-    return distance - radius, normal, square + _out_of(nearest, turn)
+    normal = _to_world(np.where(distance[:, None] > 0, offset / safe, (1.0, 0.0)), turn)
+    return distance - radius, normal, square + _to_world(nearest, turn)
 
 
-def _square_square(
+def _find_square_contact(
     at: list[np.ndarray], turn: list[np.ndarray], size: list[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Separating axes: the face with the widest gap is the one that touches first."""
-    candidates = [_face_corner(at, turn, size, face) for face in (0, 1)]
+    candidates = [_find_face_contact(at, turn, size, face) for face in (0, 1)]
     second = candidates[1][0] > candidates[0][0]
     gap = np.where(second, candidates[1][0], candidates[0][0])
     normal = np.where(second[:, None], -candidates[1][1], candidates[0][1])
@@ -301,7 +306,7 @@ def _square_square(
     return gap, normal, point
 
 
-def _face_corner(
+def _find_face_contact(
     at: list[np.ndarray], turn: list[np.ndarray], size: list[np.ndarray], face: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Best axis of square `face` against the other's corners; the normal leaves `face`."""
@@ -309,8 +314,8 @@ def _face_corner(
     corners = np.array([(1.0, 1.0), (-1.0, 1.0), (-1.0, -1.0), (1.0, -1.0)])
     local = np.stack(
         [
-            _into(
-                at[other] + _out_of(size[other][:, None] * corner, turn[other]) - at[face],
+            _to_local(
+                at[other] + _to_world(size[other][:, None] * corner, turn[other]) - at[face],
                 turn[face],
             )
             for corner in corners
@@ -327,16 +332,20 @@ def _face_corner(
     weight = np.maximum(0.0, 1.0 - (depth - depth.min(1, keepdims=True)) / 0.02)
     weight = weight / (weight[:, 0] + weight[:, 1] + weight[:, 2] + weight[:, 3])[:, None]
     point = sum(weight[:, k, None] * local[:, k] for k in range(4))
-    return gaps[rows, best], _out_of(axes[best], turn[face]), at[face] + _out_of(point, turn[face])
+    return (
+        gaps[rows, best],
+        _to_world(axes[best], turn[face]),
+        at[face] + _to_world(point, turn[face]),
+    )
 
 
-def _into(vector: np.ndarray, turn: np.ndarray) -> np.ndarray:
+def _to_local(vector: np.ndarray, turn: np.ndarray) -> np.ndarray:
     c, s = turn[..., 0], turn[..., 1]
     x, y = vector[..., 0], vector[..., 1]
     return np.stack((c * x + s * y, c * y - s * x), axis=-1)
 
 
-def _out_of(vector: np.ndarray, turn: np.ndarray) -> np.ndarray:
+def _to_world(vector: np.ndarray, turn: np.ndarray) -> np.ndarray:
     c, s = turn[..., 0], turn[..., 1]
     x, y = vector[..., 0], vector[..., 1]
     return np.stack((c * x - s * y, s * x + c * y), axis=-1)

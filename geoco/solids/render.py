@@ -16,10 +16,10 @@ import torch
 from jaxtyping import Bool, Float32, UInt8
 from torch import Tensor
 
-from geoco.solids.bodies import body_colors
-from geoco.solids.floor import clean_floor, shaded_floor, shadows
+from geoco.solids.bodies import compute_body_colors
+from geoco.solids.floor import apply_shadows, compute_shadows, render_clean_floor
 from geoco.solids.scenes import Scenes
-from geoco.solids.tracing import Canvas, Placement, trace
+from geoco.solids.tracing import Canvas, Placement, trace_rays
 
 
 @dataclass(frozen=True)
@@ -50,26 +50,26 @@ class Layers:
     def composite(self, canvas: Canvas, order: Tensor) -> UInt8[Tensor, "scene 3 height width"]:
         """Put the layers together, the object with the largest `order` first."""
         taken = self.shadow.permute(2, 0, 1, 3, 4)
-        picture = torch.stack(shaded_floor(list(self.background.unbind(1)), taken, canvas), dim=1)
+        picture = torch.stack(apply_shadows(list(self.background.unbind(1)), taken, canvas), dim=1)
         for place in range(order.shape[1] - 1, -1, -1):
             scene, item = torch.nonzero(order == place).unbind(-1)
             body = torch.where(
                 self.covers[scene, item, None], self.color[scene, item], picture[scene]
             )
             picture[scene] = body
-        return _encode(_pixels(picture, canvas))
+        return _encode_srgb(_average_samples(picture, canvas))
 
 
-def render(
+def render_scenes(
     scenes: Scenes, canvas: Canvas, placement: Placement | None = None, amodal: bool = False
 ) -> Pictures:
     """Draw scenes as they are, or their layers as `placement` arranges them, in bounded memory."""
     if placement is None:
-        placement = Placement.factual(scenes)
+        placement = Placement.from_scenes(scenes)
     at_once = (1024 if scenes.present.is_cuda else 8) * 192 * 192
     step = max(1, at_once // (canvas.rows * canvas.columns))
     parts = [
-        _draw(scenes, canvas, placement[start : start + step], amodal)
+        _render_piece(scenes, canvas, placement[start : start + step], amodal)
         for start in range(0, max(1, len(placement)), step)
     ]
     whole = [part.amodal for part in parts if part.amodal is not None]
@@ -80,29 +80,29 @@ def render(
     )
 
 
-def layers(scenes: Scenes, canvas: Canvas) -> Layers:
+def render_layers(scenes: Scenes, canvas: Canvas) -> Layers:
     """Every object's layer. Large: about 0.6 MB times supersample^2 for a scene at 64 x 64."""
-    placement = Placement.factual(scenes)
+    placement = Placement.from_scenes(scenes)
     count, objects = placement.shown.shape
-    hits = trace(scenes, canvas, placement)
+    hits = trace_rays(scenes, canvas, placement)
     shape = (count * objects, canvas.rows, canvas.columns)
     color = torch.zeros(3, *shape, device=hits.layer.device)
     covers = torch.zeros(shape, dtype=torch.bool, device=hits.layer.device)
     covers[hits.layer, hits.row, hits.column] = True
-    for channel, values in zip(color, body_colors(scenes, hits), strict=True):
+    for channel, values in zip(color, compute_body_colors(scenes, hits), strict=True):
         channel[hits.layer, hits.row, hits.column] = values
-    background = torch.stack(clean_floor(scenes, canvas, placement.background), dim=1)
+    background = torch.stack(render_clean_floor(scenes, canvas, placement.background), dim=1)
     return Layers(
         background=background.expand(count, -1, -1, -1),
         color=color.view(3, count, objects, *shape[1:]).permute(1, 2, 0, 3, 4),
         covers=covers.view(count, objects, *shape[1:]),
-        shadow=shadows(scenes, canvas, placement).permute(1, 2, 0, 3, 4),
+        shadow=compute_shadows(scenes, canvas, placement).permute(1, 2, 0, 3, 4),
     )
 
 
-def _draw(scenes: Scenes, canvas: Canvas, placement: Placement, amodal: bool) -> Pictures:
+def _render_piece(scenes: Scenes, canvas: Canvas, placement: Placement, amodal: bool) -> Pictures:
     count, slots = placement.shown.shape
-    hits = trace(scenes, canvas, placement)
+    hits = trace_rays(scenes, canvas, placement)
     sample = (hits.layer // slots * canvas.rows + hits.row) * canvas.columns + hits.column
     order = placement.order.flatten()[hits.layer]
     front = torch.full((count * canvas.rows * canvas.columns,), slots, device=order.device)
@@ -110,27 +110,29 @@ def _draw(scenes: Scenes, canvas: Canvas, placement: Placement, amodal: bool) ->
     visible = torch.nonzero(front[sample] == order).squeeze(1)
 
     seen, where = hits[visible], sample[visible]
-    clean = clean_floor(scenes, canvas, placement.background)
-    picture = shaded_floor(clean, shadows(scenes, canvas, placement), canvas)
-    for channel, color in zip(picture, body_colors(scenes, seen), strict=True):
+    clean = render_clean_floor(scenes, canvas, placement.background)
+    picture = apply_shadows(clean, compute_shadows(scenes, canvas, placement), canvas)
+    for channel, color in zip(picture, compute_body_colors(scenes, seen), strict=True):
         channel.view(-1)[where] = color
-    frames = torch.stack([_encode(_pixels(channel, canvas)) for channel in picture], dim=1)
+    frames = torch.stack(
+        [_encode_srgb(_average_samples(channel, canvas)) for channel in picture], dim=1
+    )
 
     label = torch.zeros_like(front, dtype=torch.uint8)
     label[where] = (seen.layer % slots + 1).to(torch.uint8)
     label = label.view(count, canvas.rows, canvas.columns)
-    owned = torch.stack([_counts(label == k, canvas) for k in range(slots + 1)], dim=1)
+    owned = torch.stack([_count_samples(label == k, canvas) for k in range(slots + 1)], dim=1)
     masks = owned.argmax(1).to(torch.uint8)
     if not amodal:
         return Pictures(frames, masks, None)
     covers = torch.zeros_like(label, dtype=torch.bool).repeat_interleave(slots, 0)
     covers[hits.layer, hits.row, hits.column] = True
-    most = 2 * _counts(covers, canvas) >= canvas.supersample**2
+    most = 2 * _count_samples(covers, canvas) >= canvas.supersample**2
     own = masks[:, None] == torch.arange(1, slots + 1, device=masks.device)[:, None, None]
     return Pictures(frames, masks, most.view(own.shape) | own)
 
 
-def _pixels(samples: Tensor, canvas: Canvas) -> Tensor:
+def _average_samples(samples: Tensor, canvas: Canvas) -> Tensor:
     """The mean of each pixel's samples, added one after the other: the order is part of it."""
     every = canvas.supersample
     total = samples[..., ::every, ::every].clone()
@@ -139,14 +141,14 @@ def _pixels(samples: Tensor, canvas: Canvas) -> Tensor:
     return total / every**2
 
 
-def _counts(samples: Bool[Tensor, "..."], canvas: Canvas) -> UInt8[Tensor, "..."]:
+def _count_samples(samples: Bool[Tensor, "..."], canvas: Canvas) -> UInt8[Tensor, "..."]:
     """How many of each pixel's samples are true."""
     every = canvas.supersample
     parts = samples.view(torch.uint8).unflatten(-2, (-1, every)).unflatten(-1, (-1, every))
     return parts.sum((-3, -1), dtype=torch.uint8)
 
 
-def _encode(linear: Tensor) -> UInt8[Tensor, "..."]:
+def _encode_srgb(linear: Tensor) -> UInt8[Tensor, "..."]:
     """Linear light to 8-bit sRGB by looking the value up among the 255 thresholds between codes."""
     code = (torch.arange(255, dtype=torch.float64) + 0.5) / 255
     threshold = torch.where(code <= 0.04045, code / 12.92, ((code + 0.055) / 1.055) ** 2.4)

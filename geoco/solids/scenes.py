@@ -36,7 +36,7 @@ class Scenes:
         return len(self.present)
 
     def __getitem__(self, index: slice | Int64[Tensor, " scene"]) -> "Scenes":
-        return self._each(lambda value: value[index])
+        return self._map_tensors(lambda value: value[index])
 
     @staticmethod
     def cat(parts: "list[Scenes]") -> "Scenes":
@@ -47,9 +47,9 @@ class Scenes:
         return Scenes(**{field.name: joined(field.name) for field in fields(Scenes)})
 
     def to(self, device: torch.device | str) -> "Scenes":
-        return self._each(lambda value: value.to(device))
+        return self._map_tensors(lambda value: value.to(device))
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> "Scenes":
+    def _map_tensors(self, change: Callable[[Tensor], Tensor]) -> "Scenes":
         values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         for name, value in values.items():
             values[name] = None if value is None else change(value)
@@ -61,7 +61,7 @@ class Scenes:
         return self.depth.argsort(dim=-1, stable=True).argsort(dim=-1)
 
 
-def camera_axes() -> Float64[np.ndarray, "3 3"]:
+def compute_camera_axes() -> Float64[np.ndarray, "3 3"]:
     """Columns are the camera's right, up and backward directions in the world."""
     backward = np.array(CAMERA_POSITION) / np.linalg.norm(CAMERA_POSITION)
     right = np.cross((0.0, 0.0, 1.0), backward)
@@ -69,7 +69,7 @@ def camera_axes() -> Float64[np.ndarray, "3 3"]:
     return np.stack((right, np.cross(backward, right), backward), axis=1)
 
 
-def moments(
+def extract_scenes(
     episodes: Episodes,
     episode: Int64[np.ndarray, " scene"],
     frame: Int64[np.ndarray, " scene"],

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from geoco.solids.geometry import Vector, dot, picked, scaled, smoothstep, subtract, unit
+from geoco.solids.geometry import Vector, dot, normalize, scale, select, smoothstep, subtract
 
 Color = tuple[Tensor, Tensor, Tensor]
 
@@ -49,7 +49,7 @@ METAL_GLOW, GLOW_WIDTH = 6.0, 0.08
 METAL_GLINT, GLINT_WIDTH = 130.0, 0.01
 
 
-def lit(light: Light, point: Vector) -> tuple[Vector, Tensor, Tensor]:
+def compute_irradiance(light: Light, point: Vector) -> tuple[Vector, Tensor, Tensor]:
     """Unit direction to a light, its irradiance there without colour, and the distance."""
     x, y, z = light.position
     toward = (x - point[0], y - point[1], z - point[2])
@@ -60,19 +60,19 @@ def lit(light: Light, point: Vector) -> tuple[Vector, Tensor, Tensor]:
     return toward, profile / (distance * distance), distance
 
 
-def floor_light(x: Tensor, y: Tensor) -> list[tuple[Tensor, Vector, Tensor]]:
+def compute_floor_light(x: Tensor, y: Tensor) -> list[tuple[Tensor, Vector, Tensor]]:
     """At floor points, for each light: its share without colour, the direction and the distance."""
     point = (x, y, torch.zeros_like(x))
     shares = []
     for light in LIGHTS:
-        toward, irradiance, distance = lit(light, point)
+        toward, irradiance, distance = compute_irradiance(light, point)
         shares.append((irradiance * toward[2], toward, distance))
     return shares
 
 
-def floor_radiance(x: Tensor, y: Tensor) -> Color:
+def compute_floor_radiance(x: Tensor, y: Tensor) -> Color:
     """The clean floor."""
-    shares = [share for share, _, _ in floor_light(x, y)]
+    shares = [share for share, _, _ in compute_floor_light(x, y)]
     return tuple(  # type: ignore[return-value]
         AMBIENT_FLOOR[c]
         + LIGHTS[0].power[c] * shares[0]
@@ -91,26 +91,26 @@ class Surface:
     view: Vector  # unit, toward the camera
     color: Color
 
-    def pick(self, index: Tensor) -> "Surface":
+    def select(self, index: Tensor) -> "Surface":
         return Surface(
-            picked(self.point, index),
-            picked(self.normal, index),
-            picked(self.view, index),
-            picked(self.color, index),
+            select(self.point, index),
+            select(self.normal, index),
+            select(self.view, index),
+            select(self.color, index),
         )
 
 
-def rubber(surface: Surface, visible: list[Tensor]) -> Color:
+def shade_rubber(surface: Surface, visible: list[Tensor]) -> Color:
     """Matte colour with a faint sheen. `visible` is the share of each light that others leave."""
     point, normal = surface.point, surface.normal
-    ground = floor_radiance(point[0], point[1])
+    ground = compute_floor_radiance(point[0], point[1])
     below = RUBBER_BOUNCE * 0.5 * (1.0 - normal[2])
     diffuse = [AMBIENT_OBJECTS + below * ground[c] for c in range(3)]
     sheen = [torch.zeros_like(below) for _ in range(3)]
     for light, share in zip(LIGHTS, visible, strict=True):
-        toward, irradiance, _ = lit(light, point)
+        toward, irradiance, _ = compute_irradiance(light, point)
         received = irradiance * share * dot(normal, toward).clamp(min=0.0)
-        between = unit(
+        between = normalize(
             (
                 toward[0] + surface.view[0],
                 toward[1] + surface.view[1],
@@ -126,17 +126,17 @@ def rubber(surface: Surface, visible: list[Tensor]) -> Color:
     )
 
 
-def mirrored(surface: Surface) -> Vector:
+def reflect_view(surface: Surface) -> Vector:
     """The direction in which a metal surface looks on from the camera's line of sight."""
     twice = 2.0 * dot(surface.normal, surface.view)
-    return subtract(scaled(surface.normal, twice), surface.view)
+    return subtract(scale(surface.normal, twice), surface.view)
 
 
-def metal(surface: Surface, seen: Color, looking: Vector) -> Color:
+def shade_metal(surface: Surface, seen: Color, looking: Vector) -> Color:
     """Tinted mirror: `seen` is what lies in the mirrored direction; lights add their glints."""
     colors = [METAL_HAZE + METAL_GAIN * seen[c] for c in range(3)]
     for light in LIGHTS:
-        toward, _, distance = lit(light, surface.point)
+        toward, _, distance = compute_irradiance(light, surface.point)
         off = 1.0 - dot(looking, toward)
         glow, core = 1.0 / (1.0 + off / GLOW_WIDTH), 1.0 / (1.0 + off / GLINT_WIDTH)
         core = core * core
@@ -146,7 +146,7 @@ def metal(surface: Surface, seen: Color, looking: Vector) -> Color:
     return tuple(surface.color[c] * colors[c] for c in range(3))  # type: ignore[return-value]
 
 
-def mirrored_floor(point: Vector, looking: Vector, center: Vector, size: Tensor) -> Color:
+def reflect_floor(point: Vector, looking: Vector, center: Vector, size: Tensor) -> Color:
     """The floor that a metal object sees in itself, darkened towards its own foot; above, black."""
     distance = point[2] / (-looking[2]).clamp(min=0.05)
     x, y = point[0] + distance * looking[0], point[1] + distance * looking[1]
@@ -154,4 +154,4 @@ def mirrored_floor(point: Vector, looking: Vector, center: Vector, size: Tensor)
     nearness = size / torch.sqrt(dot(offset, offset))
     open_ = 1.0 - METAL_FOOT * nearness * nearness * nearness
     open_ = open_ * smoothstep(0.5 - 0.5 * looking[2] / METAL_HORIZON)
-    return tuple(channel * open_ for channel in floor_radiance(x, y))  # type: ignore[return-value]
+    return tuple(channel * open_ for channel in compute_floor_radiance(x, y))  # type: ignore[return-value]

@@ -15,7 +15,7 @@ FLOOR_DETAIL = 0.8  # pattern cells per unit
 FLOOR_FADE = 14.0  # distance from the camera at which the floor's pattern is half gone
 
 
-def hashed(seed: Tensor, *numbers: Tensor | int) -> Tensor:
+def hash_numbers(seed: Tensor, *numbers: Tensor | int) -> Tensor:
     """Pseudo-random float32 in [0, 1) for whole numbers."""
     state = seed * 0x9E3779B1
     for number in numbers:
@@ -25,13 +25,13 @@ def hashed(seed: Tensor, *numbers: Tensor | int) -> Tensor:
     return ((state ^ (state >> 15)) & 0xFFFFFF).float() * (1.0 / 0x1000000)
 
 
-def pattern(seed: Int64[Tensor, "*at"], point: Vector) -> Tensor:
+def compute_pattern(seed: Int64[Tensor, "*at"], point: Vector) -> Tensor:
     """Checks, stripes, dots or clouds of seeded size and place; about one cell per unit."""
-    detail = 0.7 + 0.8 * hashed(seed, 3)
+    detail = 0.7 + 0.8 * hash_numbers(seed, 3)
     point = (
-        point[0] * detail + hashed(seed, 4),
-        point[1] * detail + hashed(seed, 5),
-        point[2] * detail + hashed(seed, 6),
+        point[0] * detail + hash_numbers(seed, 4),
+        point[1] * detail + hash_numbers(seed, 5),
+        point[2] * detail + hash_numbers(seed, 6),
     )
     cell = [torch.floor(component).long() for component in point]
     inside = [component - torch.floor(component) for component in point]
@@ -47,26 +47,26 @@ def pattern(seed: Int64[Tensor, "*at"], point: Vector) -> Tensor:
         checks,
         smoothstep(wave),
         smoothstep((0.14 - distance) * 12.0),
-        _clouds(seed, cell, inside),
+        _compute_clouds(seed, cell, inside),
     )
-    kind = (hashed(seed, 1) * 4.0).long()
+    kind = (hash_numbers(seed, 1) * 4.0).long()
     result = options[0]
     for number in range(1, 4):
         result = torch.where(kind == number, options[number], result)
     return result
 
 
-def second_color(seed: Int64[Tensor, "*at"], channel: int) -> Tensor:
+def pick_second_color(seed: Int64[Tensor, "*at"], channel: int) -> Tensor:
     """The colour that a pattern mixes in."""
-    return 0.1 + 0.8 * hashed(seed, 2, channel)
+    return 0.1 + 0.8 * hash_numbers(seed, 2, channel)
 
 
-def _clouds(seed: Tensor, cell: list[Tensor], inside: list[Tensor]) -> Tensor:
+def _compute_clouds(seed: Tensor, cell: list[Tensor], inside: list[Tensor]) -> Tensor:
     """Smooth noise: random values at the corners of each cell, blended."""
     x, y, z = (smoothstep(component) for component in inside)
     total = torch.zeros_like(x)
     for corner in range(8):
         i, j, k = corner & 1, corner >> 1 & 1, corner >> 2
         weight = (x if i else 1.0 - x) * (y if j else 1.0 - y) * (z if k else 1.0 - z)
-        total = total + weight * hashed(seed, cell[0] + i, cell[1] + j, cell[2] + k)
+        total = total + weight * hash_numbers(seed, cell[0] + i, cell[1] + j, cell[2] + k)
     return smoothstep(total * 2.0 - 0.5)

@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
-from geoco.solids.geometry import Vector, along, first_hit, picked, subtract, turned
+from geoco.solids.geometry import Vector, advance, intersect_solid, rotate, select, subtract
 from geoco.solids.physics import SHAPES
-from geoco.solids.scenes import FOCAL, Scenes, camera_axes
+from geoco.solids.scenes import FOCAL, Scenes, compute_camera_axes
 
 _NEAR = 0.5  # solids that reach this close to the camera's plane are out of the picture
 
@@ -47,7 +47,7 @@ class Placement:
     order: Int64[Tensor, "canvas slot"]
 
     @staticmethod
-    def factual(scenes: Scenes) -> "Placement":
+    def from_scenes(scenes: Scenes) -> "Placement":
         """Every object of every scene where it is."""
         count, objects = scenes.present.shape
         device = scenes.present.device
@@ -62,7 +62,7 @@ class Placement:
             order=scenes.order,
         )
 
-    def source(self, scenes: Scenes) -> Int64[Tensor, " layer"]:
+    def index_objects(self, scenes: Scenes) -> Int64[Tensor, " layer"]:
         """The object that each layer shows, counted through all scenes."""
         return (self.scene * scenes.present.shape[1] + self.object).flatten()
 
@@ -102,74 +102,78 @@ class Hits:
         )
 
 
-def trace(scenes: Scenes, canvas: Canvas, placement: Placement, margin: int = 0) -> Hits:
+def trace_rays(scenes: Scenes, canvas: Canvas, placement: Placement, margin: int = 0) -> Hits:
     """All hits of all layers on their canvases, or up to `margin` pixels beyond the edges."""
-    source = placement.source(scenes)
-    layer, row, column = _candidates(scenes, canvas, placement, source, margin)
-    x = _back(placement, 0, layer, column, canvas)
-    y = _back(placement, 1, layer, row, canvas)
+    source = placement.index_objects(scenes)
+    layer, row, column = _list_candidates(scenes, canvas, placement, source, margin)
+    x = _map_to_layer(placement, 0, layer, column, canvas)
+    y = _map_to_layer(placement, 1, layer, row, canvas)
     source = source[layer]
-    sight = sight_lines(x, y, canvas)
-    camera = _camera(scenes, source)
-    center = _center(scenes, source)
+    sight = compute_sight_lines(x, y, canvas)
+    camera = _gather_cameras(scenes, source)
+    center = _gather_centers(scenes, source)
     start = subtract(camera, center)
     cosine, sine = scenes.heading.flatten(0, 1)[source].unbind(-1)
     parts = []
-    for shape, chosen in by_shape(scenes, source):
+    for shape, chosen in group_by_shape(scenes, source):
         c, s = cosine[chosen], sine[chosen]
-        local = turned(picked(start, chosen), c, -s)
-        toward = turned(picked(sight, chosen), c, -s)
+        local = rotate(select(start, chosen), c, -s)
+        toward = rotate(select(sight, chosen), c, -s)
         size = scenes.radius.flatten()[source[chosen]]
-        hit, distance, normal = first_hit(shape, local, toward, size)
+        hit, distance, normal = intersect_solid(shape, local, toward, size)
         index = torch.nonzero(hit).squeeze(1)
-        world = turned(picked(normal, index), c[index], s[index])
+        world = rotate(select(normal, index), c[index], s[index])
         parts.append((chosen[index], distance[index], world))
     index = torch.cat([part[0] for part in parts])
     distance = torch.cat([part[1] for part in parts])
     normals = [torch.cat([part[2][k] for part in parts]) for k in range(3)]
-    sight = picked(sight, index)
+    sight = select(sight, index)
     return Hits(
         layer[index],
         row[index],
         column[index],
         source[index],
-        point=along(picked(camera, index), distance, sight),
+        point=advance(select(camera, index), distance, sight),
         normal=(normals[0], normals[1], normals[2]),
         sight=sight,
     )
 
 
-def sight_lines(x: Tensor, y: Tensor, canvas: Canvas) -> Vector:
+def compute_sight_lines(x: Tensor, y: Tensor, canvas: Canvas) -> Vector:
     """Directions from the camera through pixel coordinates; depth one along its axis."""
     right = ((x / canvas.width - 0.5) / FOCAL).float()
     up = ((0.5 * canvas.height - y) / (canvas.width * FOCAL)).float()
-    axes = camera_axes().tolist()
+    axes = compute_camera_axes().tolist()
     east, north, high = (axes[k][0] * right + axes[k][1] * up - axes[k][2] for k in range(3))
     return east, north, high
 
 
-def layer_pixels(placement: Placement, canvas: Canvas) -> tuple[Tensor, Tensor]:
+def locate_layer_pixels(placement: Placement, canvas: Canvas) -> tuple[Tensor, Tensor]:
     """The canvas's pixel centres, carried back into layers: x [layer, 1, w], y [layer, h, 1]."""
     coarse = Canvas(canvas.height, canvas.width, 1)
     device = placement.scale.device
     layer = torch.arange(placement.scale.numel(), device=device)
-    x = _back(placement, 0, layer[:, None], torch.arange(canvas.width, device=device), coarse)
-    y = _back(placement, 1, layer[:, None], torch.arange(canvas.height, device=device), coarse)
+    x = _map_to_layer(
+        placement, 0, layer[:, None], torch.arange(canvas.width, device=device), coarse
+    )
+    y = _map_to_layer(
+        placement, 1, layer[:, None], torch.arange(canvas.height, device=device), coarse
+    )
     return x[:, None, :], y[:, :, None]
 
 
-def by_shape(scenes: Scenes, source: Tensor) -> Iterator[tuple[int, Tensor]]:
+def group_by_shape(scenes: Scenes, source: Tensor) -> Iterator[tuple[int, Tensor]]:
     """Split a flat list of objects into the entries of each shape."""
     shape = scenes.shape.flatten()[source]
     for number in range(len(SHAPES)):
         yield number, torch.nonzero(shape == number).squeeze(1)
 
 
-def _candidates(
+def _list_candidates(
     scenes: Scenes, canvas: Canvas, placement: Placement, source: Tensor, margin: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Samples inside each layer's bounding rectangle: layer, row and column, as flat lists."""
-    low, high, ahead = _bounds(scenes, canvas, source)
+    low, high, ahead = _compute_bounds(scenes, canvas, source)
     scale, shift = placement.scale.flatten()[:, None], placement.shift.flatten(0, 1)
     shown = placement.shown.flatten() & ahead
     limit = torch.tensor([canvas.width, canvas.height], device=low.device)
@@ -184,17 +188,19 @@ def _candidates(
     return layer, low[layer, 1] + row, low[layer, 0] + place - row * width
 
 
-def _bounds(scenes: Scenes, canvas: Canvas, source: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _compute_bounds(
+    scenes: Scenes, canvas: Canvas, source: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Pixel rectangle about each object's box, and whether all of it lies ahead of the camera."""
-    center = torch.stack(_center(scenes, source), -1).double()
-    camera = torch.stack(_camera(scenes, source), -1).double()
+    center = torch.stack(_gather_centers(scenes, source), -1).double()
+    camera = torch.stack(_gather_cameras(scenes, source), -1).double()
     size = scenes.radius.flatten()[source].double()
     cosine, sine = scenes.heading.flatten(0, 1)[source].double().unbind(-1)
     signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0], dtype=torch.float64)] * 3)
     x, y, z = (size[:, None] * column for column in signs.to(size.device).unbind(-1))
-    corner = torch.stack(turned((x, y, z), cosine[:, None], sine[:, None]), -1)
+    corner = torch.stack(rotate((x, y, z), cosine[:, None], sine[:, None]), -1)
     offset = corner + (center - camera)[:, None]
-    axes = torch.from_numpy(camera_axes()).to(size.device)
+    axes = torch.from_numpy(compute_camera_axes()).to(size.device)
     right, up, back = (
         offset[..., 0] * axes[0, k] + offset[..., 1] * axes[1, k] + offset[..., 2] * axes[2, k]
         for k in range(3)
@@ -210,7 +216,7 @@ def _bounds(scenes: Scenes, canvas: Canvas, source: Tensor) -> tuple[Tensor, Ten
     return pixels.amin(1) - 0.01, pixels.amax(1) + 0.01, (-back).amin(1) > _NEAR
 
 
-def _back(
+def _map_to_layer(
     placement: Placement, axis: int, layer: Tensor, index: Tensor, canvas: Canvas
 ) -> Float64[Tensor, "..."]:
     """Sample centres, carried back from the canvas into the layer's own pixel coordinates.
@@ -224,11 +230,11 @@ def _back(
     return ((2 * index + 1) - halves * shift) / scale / halves
 
 
-def _center(scenes: Scenes, source: Tensor) -> Vector:
+def _gather_centers(scenes: Scenes, source: Tensor) -> Vector:
     position = scenes.position.flatten(0, 1)[source]
     return position[..., 0], position[..., 1], scenes.radius.flatten()[source]
 
 
-def _camera(scenes: Scenes, source: Tensor) -> Vector:
+def _gather_cameras(scenes: Scenes, source: Tensor) -> Vector:
     position = scenes.camera[source // scenes.present.shape[1]]
     return position[..., 0], position[..., 1], position[..., 2]

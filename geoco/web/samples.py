@@ -36,7 +36,7 @@ def solids(size: int) -> list[Sample]:
     config = SolidsConfig(height=size, width=size, window=WindowConfig(length=1, stride=1))
     dataset = SolidsDataset(config, "val")
     each = len(dataset.starts)
-    clips = dataset.clips([number * each + FIRST_FRAME for number in range(CANDIDATES)])
+    clips = dataset.render_clips([number * each + FIRST_FRAME for number in range(CANDIDATES)])
     good = [number for number, clip in enumerate(clips) if _is_clear(clip.masks)]
     chosen = (good + [number for number in range(CANDIDATES) if number not in good])[:PICTURES]
     found = [
@@ -45,7 +45,7 @@ def solids(size: int) -> list[Sample]:
     ]
     for count, number in enumerate(chosen[:VIDEOS], 1):
         frames = range(FIRST_FRAME, FIRST_FRAME + EVERY * VIDEO_FRAMES, EVERY)
-        moving = dataset.clips([number * each + frame for frame in frames])
+        moving = dataset.render_clips([number * each + frame for frame in frames])
         video = np.concatenate([_pixels(clip.video) for clip in moving])
         found.append(Sample(f"video-{count}", f"Video {count}", video))
     return found

@@ -26,7 +26,7 @@ from geoco.evaluation import GeoCoModel, as_values
 from geoco.evaluation.matched import MatchedRecords, matched_records
 from geoco.evaluation.windows import Factual, factual
 from geoco.models import checkpoints, pretrained
-from geoco.solids import Move, Remove, Replace, Scale, counterfactual, render
+from geoco.solids import Move, Remove, Replace, Scale, render_counterfactuals, render_scenes
 
 SIZE, WINDOWS = 16, 6
 SETTINGS = config.Config(model=TINY, data=SOLIDS)
@@ -145,7 +145,7 @@ def test_what_leaving_the_picture_as_it_is_would_score(
             for _ in range(2):
                 region = np.any([shifted(region, *step) for step in STEPS], axis=0)
             edit = (0, Move(int(label) - 1, dx, dy))
-            truth = dataset.counterfactual([int(found.window[row])], [edit]).frames[0] / 255
+            truth = dataset.render_counterfactuals([int(found.window[row])], [edit]).frames[0] / 255
             for name, image in (("frame", found.frame / 255), ("reconstruction", found.image)):
                 error = ((image[row].double() - truth.double()) ** 2).mean(0).numpy()[region].mean()
                 values[name].append((-10 * np.log10(error), found.source[row]))
@@ -221,7 +221,9 @@ def test_edits_are_those_of_the_editor_and_of_the_generator(
             Scale(subject.item, 1.5),
             Replace(subject.item, 1, donor.item),
         )
-        truth = dataset.counterfactual([subject.window, donor.window], [(0, e) for e in edits])
+        truth = dataset.render_counterfactuals(
+            [subject.window, donor.window], [(0, e) for e in edits]
+        )
         assert np.array_equal(np.stack(row.truth), truth.frames.permute(0, 2, 3, 1).numpy())
         if subject.slot is None:
             assert row.edited == ("no slot holds this object",) * 3
@@ -287,8 +289,10 @@ def test_the_clip_is_an_episode_edited_through_all_frames(
     assert clip.title == "episode 1"  # window 4 of three to an episode
     assert clip.numbers == tuple(range(length))
     assert len(film) == length
-    scenes = dataset.scenes(np.full(length, 1), np.arange(length))
-    still = counterfactual(scenes, dataset.canvas, [(k, Move(0, 0, 0)) for k in range(length)])
+    scenes = dataset.extract_scenes(np.full(length, 1), np.arange(length))
+    still = render_counterfactuals(
+        scenes, dataset.canvas, [(k, Move(0, 0, 0)) for k in range(length)]
+    )
     assert np.array_equal(film.frames, still.frames.permute(0, 2, 3, 1).numpy())
     move, resize = film.history
     slot = move.slot  # type: ignore[union-attr]
@@ -313,8 +317,8 @@ def test_a_clip_is_edited_only_where_a_slot_follows_an_object(
     dataset: SolidsDataset,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    frames = dataset.scenes(np.full(20, 1), np.arange(20))
-    labels = render(frames, dataset.canvas).masks.numpy()
+    frames = dataset.extract_scenes(np.full(20, 1), np.arange(20))
+    labels = render_scenes(frames, dataset.canvas).masks.numpy()
     encoded = Editor(loaded).encode_video(clip.film.frames)
     slot = clip.film.history[0].slot  # type: ignore[union-attr]
     mask = encoded.masks[:, slot]
@@ -446,11 +450,11 @@ def test_a_model_of_other_data_is_shown_embedded_scenes_of_its_size(
 
 def test_the_generators_edits_are_of_the_scene_beside_them(tmp_path: Path) -> None:
     dataset = SolidsDataset(config.SolidsConfig(), "val")
-    scenes = dataset.scenes(np.arange(4), np.full(4, 14))
+    scenes = dataset.extract_scenes(np.arange(4), np.full(4, 14))
     with Image.open(run.edits_picture(tmp_path, dataset, scenes)) as image:
         sheet = np.asarray(image)
     cells = [sheet[4:-4, 4 + k * 196 : 196 + k * 196] for k in range(7)]
     edits = (Move(1, 0, 0), Replace(1, 1, 1), Remove(1))
-    expected = counterfactual(scenes, dataset.canvas, [(3, edit) for edit in edits]).frames
+    expected = render_counterfactuals(scenes, dataset.canvas, [(3, edit) for edit in edits]).frames
     for shown, frame in zip((cells[0], cells[5], cells[6]), expected, strict=True):
         assert np.array_equal(shown, drawing.magnify(frame.permute(1, 2, 0).numpy(), 3))

@@ -33,7 +33,7 @@ from geoco.evaluation.generator_model import TrueScenes
 from geoco.evaluation.interfaces import Drawn
 from geoco.models import compositing
 from geoco.reporting.tables_matched import exact as exact_table
-from geoco.solids import Edit, Move, Pictures, Replace, Scale
+from geoco.solids import Move, Pictures, Replace, Scale, SceneEdit
 
 # One sample per pixel, so that a pixel has one owner and all that follows is exact.
 SOLIDS = SolidsConfig(episodes=EpisodesConfig(train=1, val=4, test=1), frames=16, supersample=1)
@@ -72,10 +72,10 @@ def picture(drawn: Drawn) -> Tensor:
     return (255 * image).round().to(torch.uint8)
 
 
-def drawn_alone(window: int, edit: Edit, donor: int | None = None) -> tuple[Tensor, Tensor]:
+def drawn_alone(window: int, edit: SceneEdit, donor: int | None = None) -> tuple[Tensor, Tensor]:
     """The generator's picture of one edit, asked for by itself."""
     indices = [window] if donor is None else [window, donor]
-    found = dataset().counterfactual(indices, [(0, edit)])
+    found = dataset().render_counterfactuals(indices, [(0, edit)])
     return found.frames[0], found.masks[0]
 
 
@@ -143,14 +143,14 @@ def test_a_transplant_is_the_generators() -> None:
 
 
 def test_moves_are_whole_pixels_to_the_last_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Edit] = []
-    draw = SolidsDataset.counterfactual
+    asked: list[SceneEdit] = []
+    draw = SolidsDataset.render_counterfactuals
 
     def noted(self: SolidsDataset, indices: Any, edits: Any, *rest: Any) -> Pictures:
         asked.extend(edit for _, edit in edits)
         return draw(self, indices, edits, *rest)
 
-    monkeypatch.setattr(SolidsDataset, "counterfactual", noted)
+    monkeypatch.setattr(SolidsDataset, "render_counterfactuals", noted)
     truth = TrueScenes(dataset())
     scenes = encoded(truth, [0, 1, 2])
     pixels = torch.tensor([[6, -6], [-7, 11], [3, 0.5]])
@@ -247,7 +247,9 @@ def test_f1_is_over_what_can_be_seen() -> None:
         seen = []
         for window, label, command in zip(rows.window, rows.label, rows.command, strict=True):
             asked = MOVES[command] if kind is Move else (FACTORS[command],)
-            drawn = hiding.counterfactual([int(window)], [(0, kind(int(label) - 1, *asked))])
+            drawn = hiding.render_counterfactuals(
+                [int(window)], [(0, kind(int(label) - 1, *asked))]
+            )
             seen.append(int((drawn.masks == int(label)).sum()))
         visible = np.array(seen) >= 10
         assert not visible.all()

@@ -163,7 +163,7 @@ def test_on_solids_it_is_close_to_the_truth_where_nothing_was_hidden() -> None:
     layer = inpainting.extract(frames, labels, number)
     edit = AffineMap.from_move(torch.tensor([[6, 0]]).expand(8, 2), 64, 64)
     guess = inpainting.target(layer, edit)
-    truth = dataset.counterfactual(windows, [(k, Move(1, 6, 0)) for k in range(8)])
+    truth = dataset.render_counterfactuals(windows, [(k, Move(1, 6, 0)) for k in range(8)])
     found = psnr(guess, truth.frames.double() / 255).numpy()
     unmoved = psnr(frames, truth.frames.double() / 255).numpy()
     assert np.median(found) > 38

@@ -224,14 +224,14 @@ def compare_record(model, dataset, found, objects, one) -> None:  # type: ignore
         edit = AffineMap.from_move(torch.tensor([move]), 16, 16)
         new = replace(new, position=new.position + edit.offset.to(new.position)[:, None])
         target, region = inpainting.target(layer, edit), inpainting.region(layer, edit)
-        truth = dataset.counterfactual([index], [(0, Move(item, *move))])
+        truth = dataset.render_counterfactuals([index], [(0, Move(item, *move))])
         own = edit_maps.warp_mask(found.masks[[window], slot], edit)
     elif one["kind"] == 1:
         factor = FACTORS[one["command"]]
         new = replace(new, scale=new.scale * factor)
         edit = AffineMap.from_resize(torch.tensor([factor]), center)
         target, region = inpainting.target(layer, edit), inpainting.region(layer, edit)
-        truth = dataset.counterfactual([index], [(0, Scale(item, factor))])
+        truth = dataset.render_counterfactuals([index], [(0, Scale(item, factor))])
         own_edit = AffineMap.from_resize(torch.tensor([factor]), state.position[:, slot])
         own = edit_maps.warp_mask(found.masks[[window], slot], own_edit)
     else:
@@ -252,7 +252,7 @@ def compare_record(model, dataset, found, objects, one) -> None:  # type: ignore
         assert one["reference_valid"] == bool(
             edit_maps.is_large_enough(edit_maps.warp_mask(objects.mask[donor], edit))[0]
         )
-        truth = dataset.counterfactual([index, far_index], [(0, swap)])
+        truth = dataset.render_counterfactuals([index, far_index], [(0, swap)])
         own = None
     rgb, logits = model.decode(encoded, state.with_slot(slot, new))
     image = compositing.composite(rgb, compositing.ownership(logits))

@@ -10,7 +10,7 @@ from geoco.data.solids import SolidsDataset
 from geoco.errors import GeocoError
 from geoco.instances import Scores, find_instances, score, with_allowance
 from geoco.instances.find import check_frames
-from geoco.solids import render
+from geoco.solids import render_scenes
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT.parent / "shared" / "data" / "obj3d_cycles_val.npz"
@@ -263,8 +263,8 @@ def test_quality_on_solids() -> None:
     times = np.arange(0, 100, 4)
     scores = []
     for episode in range(8):
-        pictures = render(
-            dataset.scenes(np.full(len(times), episode, np.int64), times), dataset.canvas
+        pictures = render_scenes(
+            dataset.extract_scenes(np.full(len(times), episode, np.int64), times), dataset.canvas
         )
         found = find_instances(pictures.frames.permute(0, 2, 3, 1).numpy())
         scores.append(score(pictures.masks.numpy(), found))

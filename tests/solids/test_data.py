@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 from geoco.config import EpisodesConfig, SolidsConfig, StoreConfig, WindowConfig
 from geoco.data import ClipBatch, SolidsDataset, open_dataset
 from geoco.errors import GeocoError
-from geoco.solids import MATERIALS, SHAPES, Canvas, moments, render, simulate
+from geoco.solids import MATERIALS, SHAPES, Canvas, extract_scenes, render_scenes, simulate_episodes
 
 SMALL = SolidsConfig(
     episodes=EpisodesConfig(train=40, val=20, test=3), window=WindowConfig(length=2, stride=40)
@@ -31,9 +31,9 @@ def test_the_validation_split_has_the_papers_windows() -> None:
 def test_a_clip_is_what_the_generator_says() -> None:
     dataset = SolidsDataset(SMALL, "val", amodal=True)
     clip = dataset[3 * 19 + 1]
-    episodes = simulate(SMALL, "val", np.array([19]))
-    scenes = moments(episodes, np.zeros(2, dtype=int), np.array([40, 41]))
-    pictures = render(scenes, Canvas(64, 64, 3), amodal=True)
+    episodes = simulate_episodes(SMALL, "val", np.array([19]))
+    scenes = extract_scenes(episodes, np.zeros(2, dtype=int), np.array([40, 41]))
+    pictures = render_scenes(scenes, Canvas(64, 64, 3), amodal=True)
     assert torch.equal(clip.video, pictures.frames)
     assert clip.masks is not None
     assert torch.equal(clip.masks, pictures.masks)
@@ -74,11 +74,11 @@ def test_batches_items_and_workers_agree() -> None:
 def test_the_whole_split_comes_in_order() -> None:
     config = SolidsConfig(episodes=EpisodesConfig(train=5, val=1, test=1), frames=3)
     dataset = SolidsDataset(config, "train")
-    frames = torch.cat([pictures.frames for pictures in dataset.generate(episodes=2)])
+    frames = torch.cat([pictures.frames for pictures in dataset.render_all(episodes=2)])
     assert frames.shape == (15, 3, 64, 64)
     for number, time in itertools.product(range(5), range(3)):
-        scenes = dataset.scenes(np.array([number]), np.array([time]))
-        expected = render(scenes, dataset.canvas).frames[0]
+        scenes = dataset.extract_scenes(np.array([number]), np.array([time]))
+        expected = render_scenes(scenes, dataset.canvas).frames[0]
         assert torch.equal(frames[3 * number + time], expected)
 
 

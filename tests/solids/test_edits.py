@@ -12,22 +12,22 @@ from geoco.config import SolidsConfig
 from geoco.errors import GeocoError
 from geoco.solids import (
     Canvas,
-    Edit,
     Move,
     Remove,
     Replace,
     Scale,
+    SceneEdit,
     Scenes,
-    counterfactual,
-    moments,
-    outlines,
-    render,
-    simulate,
+    extract_scenes,
+    measure_outlines,
+    render_counterfactuals,
+    render_scenes,
+    simulate_episodes,
 )
 
 CANVAS = Canvas(64, 64, 3)
-_EPISODES = simulate(SolidsConfig(), "val", np.arange(6))
-SCENES = moments(_EPISODES, np.arange(6), np.array([3, 12, 15, 20, 26, 34]))
+_EPISODES = simulate_episodes(SolidsConfig(), "val", np.arange(6))
+SCENES = extract_scenes(_EPISODES, np.arange(6), np.array([3, 12, 15, 20, 26, 34]))
 
 
 def alone(scene: int, item: int) -> Scenes:
@@ -45,7 +45,7 @@ def centroid(mask: torch.Tensor) -> np.ndarray:
 
 def whole(scenes: Scenes, item: int, margin: int = 12) -> bool:
     """Whether an object is entirely inside the picture, well away from its edges."""
-    mask = render(scenes, CANVAS, amodal=True).amodal
+    mask = render_scenes(scenes, CANVAS, amodal=True).amodal
     assert mask is not None
     edge = torch.ones(64, 64, dtype=torch.bool)
     edge[margin:-margin, margin:-margin] = False
@@ -57,9 +57,11 @@ def whole(scenes: Scenes, item: int, margin: int = 12) -> bool:
     [Move(1, 0, 0), Scale(1, 1.0), Scale(0, 1), Move(2, -0.0, 0.0)],
     ids=lambda edit: str(edit),
 )
-def test_an_edit_that_changes_nothing_gives_the_same_bytes(edit: Edit) -> None:
-    fact = render(SCENES, CANVAS, amodal=True)
-    same = counterfactual(SCENES, CANVAS, [(scene, edit) for scene in range(6)], amodal=True)
+def test_an_edit_that_changes_nothing_gives_the_same_bytes(edit: SceneEdit) -> None:
+    fact = render_scenes(SCENES, CANVAS, amodal=True)
+    same = render_counterfactuals(
+        SCENES, CANVAS, [(scene, edit) for scene in range(6)], amodal=True
+    )
     assert torch.equal(fact.frames, same.frames)
     assert torch.equal(fact.masks, same.masks)
     assert fact.amodal is not None
@@ -68,8 +70,8 @@ def test_an_edit_that_changes_nothing_gives_the_same_bytes(edit: Edit) -> None:
 
 
 def test_replacing_an_object_by_itself_gives_the_same_bytes() -> None:
-    fact = render(SCENES, CANVAS)
-    same = counterfactual(SCENES, CANVAS, [(s, Replace(1, s, 1)) for s in range(6)])
+    fact = render_scenes(SCENES, CANVAS)
+    same = render_counterfactuals(SCENES, CANVAS, [(s, Replace(1, s, 1)) for s in range(6)])
     assert torch.equal(fact.frames, same.frames)
 
 
@@ -79,8 +81,8 @@ def test_a_whole_pixel_move_shifts_the_body_exactly(dx: int, dy: int, scene: int
     scenes = alone(scene, 1)
     if not whole(scenes, 1):
         return
-    fact = render(scenes, CANVAS)
-    moved = counterfactual(scenes, CANVAS, [(0, Move(1, dx, dy))])
+    fact = render_scenes(scenes, CANVAS)
+    moved = render_counterfactuals(scenes, CANVAS, [(0, Move(1, dx, dy))])
     expected = torch.roll(fact.masks[0], (dy, dx), (0, 1))
     assert torch.equal(moved.masks[0], expected)
     np.testing.assert_allclose(
@@ -95,10 +97,10 @@ def test_a_whole_pixel_move_shifts_the_body_exactly(dx: int, dy: int, scene: int
 def test_the_shadow_moves_with_its_object() -> None:
     scenes = alone(1, 1)
     fact, clean = (
-        render(scenes, CANVAS),
-        render(replace(scenes, present=scenes.present & False), CANVAS),
+        render_scenes(scenes, CANVAS),
+        render_scenes(replace(scenes, present=scenes.present & False), CANVAS),
     )
-    moved = counterfactual(scenes, CANVAS, [(0, Move(1, 5, 9))])
+    moved = render_counterfactuals(scenes, CANVAS, [(0, Move(1, 5, 9))])
 
     def darkness(frames: torch.Tensor, masks: torch.Tensor) -> torch.Tensor:
         """How much light is missing on the floor, relative to the clean floor there."""
@@ -124,8 +126,8 @@ def test_a_move_by_parts_of_a_pixel_shifts_the_outline(dx: float, dy: float, sce
     scenes = alone(scene, 1)
     if not whole(scenes, 1):
         return
-    moved = counterfactual(scenes, CANVAS, [(0, Move(1, dx, dy))], amodal=True)
-    fact = render(scenes, CANVAS)
+    moved = render_counterfactuals(scenes, CANVAS, [(0, Move(1, dx, dy))], amodal=True)
+    fact = render_scenes(scenes, CANVAS)
     step = centroid(moved.masks[0] == 2) - centroid(fact.masks[0] == 2)
     np.testing.assert_allclose(step, (dx, dy), atol=0.5)  # masks are whole pixels
 
@@ -134,9 +136,9 @@ def test_a_move_by_parts_of_a_pixel_shifts_the_outline(dx: float, dy: float, sce
 def test_scaling_keeps_the_centroid_and_scales_the_area(factor: float) -> None:
     scenes, canvas = alone(1, 1), Canvas(192, 192, 1)
     assert whole(scenes, 1)
-    before = outlines(scenes, canvas)
-    scaled = counterfactual(scenes, canvas, [(0, Scale(1, factor))], amodal=True)
-    fact = render(scenes, canvas)
+    before = measure_outlines(scenes, canvas)
+    scaled = render_counterfactuals(scenes, canvas, [(0, Scale(1, factor))], amodal=True)
+    fact = render_scenes(scenes, canvas)
     ratio = int((scaled.masks == 2).sum()) / int((fact.masks == 2).sum())
     assert ratio == pytest.approx(factor**2, rel=0.02)
     center = centroid(scaled.masks[0] == 2) + 0.5
@@ -145,10 +147,10 @@ def test_scaling_keeps_the_centroid_and_scales_the_area(factor: float) -> None:
 
 def test_outlines_against_their_definition() -> None:
     scenes = alone(1, 1)
-    found = outlines(scenes, CANVAS)
-    from geoco.solids import layers
+    found = measure_outlines(scenes, CANVAS)
+    from geoco.solids import render_layers
 
-    covers = layers(scenes, CANVAS).covers[0, 1].double()
+    covers = render_layers(scenes, CANVAS).covers[0, 1].double()
     place = (torch.arange(192, dtype=torch.float64) + 0.5) / 3
     mass = covers.sum()
     x, y = (covers.sum(0) * place).sum() / mass, (covers.sum(1) * place).sum() / mass
@@ -160,23 +162,23 @@ def test_outlines_against_their_definition() -> None:
 
 def test_outlines_reach_beyond_the_picture() -> None:
     scenes = SCENES[:1]  # the launched sphere enters from the side
-    small = render(scenes, CANVAS, amodal=True).amodal
+    small = render_scenes(scenes, CANVAS, amodal=True).amodal
     assert small is not None
     inside = small[0, 0]
     assert inside[:, -1].any() or inside[-1].any() or inside[:, 0].any()
     shifted = replace(scenes, present=torch.tensor([[True, False, False, False, False]]))
-    center = outlines(scenes, CANVAS).centroid[0, 0]
-    inward = counterfactual(
+    center = measure_outlines(scenes, CANVAS).centroid[0, 0]
+    inward = render_counterfactuals(
         shifted, CANVAS, [(0, Move(0, 32 - center[0].item(), 32 - center[1].item()))]
     )
     np.testing.assert_allclose(centroid(inward.masks[0] == 1) + 0.5, (32, 32), atol=0.2)
 
 
 def test_removing_leaves_what_was_behind() -> None:
-    gone = counterfactual(SCENES, CANVAS, [(s, Remove(0)) for s in range(6)])
+    gone = render_counterfactuals(SCENES, CANVAS, [(s, Remove(0)) for s in range(6)])
     present = SCENES.present.clone()
     present[:, 0] = False
-    without = render(replace(SCENES, present=present), CANVAS)
+    without = render_scenes(replace(SCENES, present=present), CANVAS)
     assert torch.equal(gone.masks, without.masks)
     # Layers keep the light of their own scene, so only traces on the other objects may differ.
     floor = without.masks == 0
@@ -188,8 +190,8 @@ def test_removing_leaves_what_was_behind() -> None:
 
 def test_a_replacement_takes_place_and_size() -> None:
     donor = 2
-    after = counterfactual(SCENES, CANVAS, [(1, Replace(1, donor, 2))], amodal=True)
-    before = outlines(SCENES, CANVAS)
+    after = render_counterfactuals(SCENES, CANVAS, [(1, Replace(1, donor, 2))], amodal=True)
+    before = measure_outlines(SCENES, CANVAS)
     assert after.amodal is not None
     np.testing.assert_allclose(
         centroid(after.amodal[0, 1]) + 0.5, before.centroid[1, 1].numpy(), atol=0.3
@@ -197,20 +199,20 @@ def test_a_replacement_takes_place_and_size() -> None:
     rows, columns = np.nonzero(after.amodal[0, 1].numpy())
     radius = np.sqrt(rows.var() + columns.var())
     assert radius == pytest.approx(before.radius[1, 1].item(), rel=0.04)
-    rest = render(SCENES[1:2], CANVAS, amodal=True).amodal
+    rest = render_scenes(SCENES[1:2], CANVAS, amodal=True).amodal
     assert rest is not None
     assert torch.equal(after.amodal[0, 2:], rest[0, 2:])
 
 
 def test_depth_order_stays() -> None:
-    fact = render(SCENES, CANVAS)
+    fact = render_scenes(SCENES, CANVAS)
     assert fact.masks.shape[0] == 6
     order = SCENES.order[1]
     front = int(order.argmin())
     behind = int(order.masked_fill(~SCENES.present[1], -1).argmax())
-    place = outlines(SCENES, CANVAS).centroid[1]
+    place = measure_outlines(SCENES, CANVAS).centroid[1]
     dx, dy = (place[front] - place[behind]).tolist()
-    onto = counterfactual(SCENES, CANVAS, [(1, Move(behind, dx, dy))])
+    onto = render_counterfactuals(SCENES, CANVAS, [(1, Move(behind, dx, dy))])
     assert (onto.masks[0][fact.masks[1] == front + 1] == front + 1).all()
 
 
@@ -228,9 +230,9 @@ def test_depth_order_stays() -> None:
         (0, Remove(-1), "has no object -1"),
     ],
 )
-def test_impossible_edits(scene: int, edit: Edit, message: str) -> None:
+def test_impossible_edits(scene: int, edit: SceneEdit, message: str) -> None:
     with pytest.raises(GeocoError, match=message):
-        counterfactual(SCENES, CANVAS, [(scene, edit)])
+        render_counterfactuals(SCENES, CANVAS, [(scene, edit)])
 
 
 def test_an_object_far_away_cannot_be_resized() -> None:
@@ -238,8 +240,8 @@ def test_an_object_far_away_cannot_be_resized() -> None:
     position[0, 1] = torch.tensor([-300.0, -300.0])
     far = replace(SCENES, position=position)
     with pytest.raises(GeocoError, match="object 1 of scene 0 is too far outside the picture"):
-        counterfactual(far, CANVAS, [(0, Scale(1, 2.0))])
+        render_counterfactuals(far, CANVAS, [(0, Scale(1, 2.0))])
 
 
 def test_no_edits_give_no_pictures() -> None:
-    assert counterfactual(SCENES, CANVAS, []).frames.shape == (0, 3, 64, 64)
+    assert render_counterfactuals(SCENES, CANVAS, []).frames.shape == (0, 3, 64, 64)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from geoco.solids import textures
-from geoco.solids.geometry import Vector, first_hit, occlusion, turned, unit
+from geoco.solids.geometry import Vector, compute_occlusion, intersect_solid, normalize, rotate
 from geoco.solids.physics import CUBE, CYLINDER, SPHERE
 
 SHAPES = (CUBE, CYLINDER, SPHERE)
@@ -48,7 +48,7 @@ def test_hits_by_hand(
     normal: tuple[float, float, float],
 ) -> None:
     size = torch.tensor([0.5], dtype=torch.float64)
-    hit, found, around = first_hit(shape, vector(origin), vector(direction), size)
+    hit, found, around = intersect_solid(shape, vector(origin), vector(direction), size)
     assert hit.tolist() == [True]
     assert found.item() == pytest.approx(distance)
     np.testing.assert_allclose([part.item() for part in around], normal, atol=1e-12)
@@ -59,7 +59,7 @@ def test_misses_and_solids_behind(shape: int) -> None:
     size = torch.tensor([0.5, 0.5, 0.5], dtype=torch.float64)
     origin = vector((-3, 0.6, 0), (-3, 0, 0), (3, 0, 0))
     direction = vector((1, 0, 0), (-1, 0, 0), (1, 0, 0))
-    hit, _, _ = first_hit(shape, origin, direction, size)
+    hit, _, _ = intersect_solid(shape, origin, direction, size)
     assert hit.tolist() == [False, False, False]
 
 
@@ -71,7 +71,7 @@ def test_hits_agree_with_marching(shape: int) -> None:
     aim = torch.rand(400, 3, generator=generator, dtype=torch.float64) * 2 - 1
     direction = torch.nn.functional.normalize(aim * 0.8 - origin, dim=-1)
     size = torch.full((400,), 0.7, dtype=torch.float64)
-    hit, distance, normal = first_hit(shape, origin.unbind(-1), direction.unbind(-1), size)
+    hit, distance, normal = intersect_solid(shape, origin.unbind(-1), direction.unbind(-1), size)
     step = torch.arange(0, 5, 1e-3, dtype=torch.float64)
     points = origin[:, None] + step[:, None] * direction[:, None]
     within = inside(shape, points, 0.7)
@@ -97,9 +97,9 @@ def test_occlusion_agrees_with_a_sampled_light(shape: int) -> None:
     center = torch.tensor([5.5, -2.5, 3.5])
     away = center - floor
     distance = away.norm(dim=-1)
-    toward = unit(away.unbind(-1))
+    toward = normalize(away.unbind(-1))
     size = torch.full_like(distance, 0.75)
-    hidden = occlusion(shape, floor.unbind(-1), toward, size, 0.25 / distance)
+    hidden = compute_occlusion(shape, floor.unbind(-1), toward, size, 0.25 / distance)
 
     angle = torch.rand(500, generator=generator) * 2 * math.pi
     reach = torch.rand(500, generator=generator).sqrt() * 0.25
@@ -111,7 +111,7 @@ def test_occlusion_agrees_with_a_sampled_light(shape: int) -> None:
     spots = spots + up[:, None] * (reach * angle.sin())[:, None]
     rays = spots - floor[:, None]
     start = floor[:, None].expand_as(rays)
-    hit, along, _ = first_hit(
+    hit, along, _ = intersect_solid(
         shape, start.unbind(-1), rays.unbind(-1), size[:, None].expand(-1, 500)
     )
     sampled = (hit & (along < 1)).float().mean(1)
@@ -125,9 +125,9 @@ def test_occlusion_agrees_with_a_sampled_light(shape: int) -> None:
 def test_turning_there_and_back() -> None:
     point = vector((1, 2, 3))
     cosine, sine = torch.tensor([0.6]), torch.tensor([0.8])
-    there = turned(point, cosine, sine)
+    there = rotate(point, cosine, sine)
     np.testing.assert_allclose([part.item() for part in there], (-1, 2, 3), atol=1e-6)
-    back = turned(there, cosine, -sine)
+    back = rotate(there, cosine, -sine)
     np.testing.assert_allclose([part.item() for part in back], (1, 2, 3), atol=1e-6)
 
 
@@ -137,12 +137,12 @@ def test_patterns_fill_their_range_and_vary_with_the_seed() -> None:
     seen = []
     for number in range(40):
         seed = torch.full((4000,), number * 7919)
-        values = textures.pattern(seed, point)
+        values = textures.compute_pattern(seed, point)
         assert values.min() >= 0
         assert values.max() <= 1
         assert values.std() > 0.05
         seen.append(values)
     assert len({tuple(values[:50].tolist()) for values in seen}) > 20
-    hashed = textures.hashed(torch.arange(100_000), 1)
+    hashed = textures.hash_numbers(torch.arange(100_000), 1)
     counts = torch.histc(hashed, 10, 0, 1)
     assert (counts / 10_000 - 1).abs().max() < 0.05

@@ -5,9 +5,9 @@ import pytest
 
 from geoco.config import SolidsConfig
 from geoco.solids import physics
-from geoco.solids.physics import CUBE, CYLINDER, METAL, SPHERE, Episodes, simulate
+from geoco.solids.physics import CUBE, CYLINDER, METAL, SPHERE, Episodes, simulate_episodes
 
-EPISODES = simulate(SolidsConfig(), "train", np.arange(300))
+EPISODES = simulate_episodes(SolidsConfig(), "train", np.arange(300))
 
 
 def motion(
@@ -29,9 +29,9 @@ def motion(
     close = np.zeros((1, physics._PAIRS.shape[1]), dtype=bool)
     close[:, 0] = True
     for _ in range(steps):
-        physics._collide(bodies, close, np.array([shape]), np.array([radius]), step)
+        physics._resolve_collisions(bodies, close, np.array([shape]), np.array([radius]), step)
         bodies.position += bodies.velocity * step
-        bodies.heading = physics._turn(bodies.heading, bodies.spin * step)
+        bodies.heading = physics._rotate_heading(bodies.heading, bodies.spin * step)
     return bodies
 
 
@@ -63,9 +63,9 @@ def test_spheres_of_different_size_touch_above_the_floor_plan() -> None:
     # Centres at heights 0.7 and 0.8: in contact at distance 1.5, which is sqrt(1.5^2 - 0.1^2) flat.
     at = [np.array([[0.0, 0.0]]), np.array([[2.0, 0.0]])]
     size = [np.array([0.7]), np.array([0.8])]
-    gap, normal, _ = physics._disc_disc(at, size, np.array([True]))
+    gap, normal, _ = physics._find_disc_contact(at, size, np.array([True]))
     assert gap[0] == pytest.approx(2 - np.sqrt(1.5**2 - 0.1**2))
-    assert physics._disc_disc(at, size, np.array([False]))[0][0] == pytest.approx(0.5)
+    assert physics._find_disc_contact(at, size, np.array([False]))[0][0] == pytest.approx(0.5)
     np.testing.assert_array_equal(normal, [[1, 0]])
 
 
@@ -96,7 +96,7 @@ def test_a_flat_hit_between_cubes_does_not_turn_them() -> None:
 
 def test_a_turned_square_is_hit_at_its_corner() -> None:
     half = np.sqrt(0.5)
-    gap, normal, point = physics._square_disc(
+    gap, normal, point = physics._find_square_disc_contact(
         np.array([[0.0, 0.0]]),
         np.array([[half, half]]),
         np.array([1.0]),
@@ -111,7 +111,7 @@ def test_a_turned_square_is_hit_at_its_corner() -> None:
 def test_turning_keeps_headings_at_unit_length() -> None:
     heading = np.array([[1.0, 0.0]])
     for _ in range(1000):
-        heading = physics._turn(heading, np.array([0.05]))
+        heading = physics._rotate_heading(heading, np.array([0.05]))
     assert np.hypot(*heading[0]) == pytest.approx(1, abs=1e-12)
     angle = 1000 * 2 * np.arctan(0.025)  # Cayley's angle
     np.testing.assert_allclose(heading[0], [np.cos(angle), np.sin(angle)], atol=1e-9)
@@ -197,7 +197,7 @@ def test_nothing_moves_before_it_is_hit() -> None:
 
 
 def test_free_motion_is_damped_by_four_percent_a_second() -> None:
-    still = simulate(SolidsConfig(resting=(1, 1)), "train", np.arange(40))
+    still = simulate_episodes(SolidsConfig(resting=(1, 1)), "train", np.arange(40))
     speed = np.hypot(*np.moveaxis(still.velocity, -1, 0))
     later = speed[:, 96] / np.maximum(speed[:, 80], 1e-12)
     free = speed[:, 80] > 0.01
@@ -228,27 +228,31 @@ def test_what_is_drawn_is_drawn_evenly() -> None:
 
 
 def test_an_episode_does_not_depend_on_its_neighbours() -> None:
-    few = simulate(SolidsConfig(), "train", np.array([17, 203]))
+    few = simulate_episodes(SolidsConfig(), "train", np.array([17, 203]))
     for name in ("position", "velocity", "heading", "spin", "color", "radius"):
         np.testing.assert_array_equal(getattr(few, name), getattr(EPISODES, name)[[17, 203]])
 
 
 def test_splits_and_seeds_differ() -> None:
     ids = np.arange(4)
-    train = simulate(SolidsConfig(), "train", ids).position
-    assert (simulate(SolidsConfig(), "val", ids).position != train).any((1, 2, 3)).all()
-    assert (simulate(SolidsConfig(seed=7), "train", ids).position != train).any((1, 2, 3)).all()
+    train = simulate_episodes(SolidsConfig(), "train", ids).position
+    assert (simulate_episodes(SolidsConfig(), "val", ids).position != train).any((1, 2, 3)).all()
+    assert (
+        (simulate_episodes(SolidsConfig(seed=7), "train", ids).position != train)
+        .any((1, 2, 3))
+        .all()
+    )
 
 
 def test_options_change_only_what_they_name() -> None:
     ids = np.arange(20)
     plain, fewer = (
-        simulate(SolidsConfig(), "val", ids),
-        simulate(SolidsConfig(shapes=("cube",)), "val", ids),
+        simulate_episodes(SolidsConfig(), "val", ids),
+        simulate_episodes(SolidsConfig(shapes=("cube",)), "val", ids),
     )
     np.testing.assert_array_equal(plain.color, fewer.color)
     assert (fewer.shape[:, 1:] == CUBE).all()
-    jittered = simulate(SolidsConfig(camera_jitter=0.5), "val", ids)
+    jittered = simulate_episodes(SolidsConfig(camera_jitter=0.5), "val", ids)
     np.testing.assert_array_equal(plain.position, jittered.position)
     assert (plain.camera == 0).all()
     assert 0.3 < np.abs(jittered.camera).max() <= 0.5

@@ -8,7 +8,7 @@ import pytest
 
 from geoco.config import SolidsConfig
 from geoco.data.solids import SolidsDataset
-from geoco.solids import render
+from geoco.solids import render_scenes
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT.parent / "shared" / "data" / "obj3d_cycles_val.npz"
@@ -28,8 +28,10 @@ def test_statistics_agree() -> None:
     frames, masks = stored["frames"].reshape(-1, 64, 64, 3), stored["masks"].reshape(-1, 64, 64)
     index = stored["index"].astype(np.int64)
     dataset = SolidsDataset(SolidsConfig(), "train")
-    scenes = dataset.scenes(np.repeat(np.arange(len(index)), index.shape[1]), index.flatten())
-    pictures = render(scenes, dataset.canvas)
+    scenes = dataset.extract_scenes(
+        np.repeat(np.arange(len(index)), index.shape[1]), index.flatten()
+    )
+    pictures = render_scenes(scenes, dataset.canvas)
     ours = _statistics(pictures.frames.permute(0, 2, 3, 1).numpy(), pictures.masks.numpy())
     for name, value in _statistics(frames, masks).items():
         difference = np.abs(ours[name] - value)

@@ -3,21 +3,20 @@
 import itertools
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
 import sys
-import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 import safetensors
 import torch
+from helpers_faults import fill_disk, survives
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from geoco import files
 from geoco.config import Config, ModelConfig, SlotsConfig
 from geoco.errors import GeocoError
 from geoco.models import checkpoints
@@ -221,50 +220,18 @@ def test_killed_between_the_two_renames_of_overwriting(tmp_path: Path) -> None:
     assert_whole(tmp_path, 2)
 
 
-def test_full_disk_is_one_sentence_and_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    save(tmp_path, 1)
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(files.os, "fsync", full)
-        with pytest.raises(GeocoError, match=r"step-00000001: cannot write this checkpoint: No sp"):
-            save(tmp_path, 1, seed=5)
-        with pytest.raises(GeocoError, match=r"best.json: cannot write this file: No space left"):
-            checkpoints.mark_best(tmp_path, 1, 0.5)
-    assert_whole(tmp_path, 1)
-    save(tmp_path, 2)
-    assert names(tmp_path) == ["step-00000001", "step-00000002"]
+# -- full disks and kills --------------------------------------------------------------------------
 
 
-# -- kills -----------------------------------------------------------------------------------------
-
-KILLER = """
-import sys
-from pathlib import Path
-sys.path.insert(0, "tests/models")
-import torch
-import test_checkpoints
-torch.set_num_threads(1)
-test_checkpoints.kill_at_random(Path(sys.argv[1]))
-test_checkpoints.kill_before_every_operation(Path(sys.argv[2]))
-"""
+def fill(folder: Path, step: int, size: int = 50) -> None:
+    """What training does around a checkpoint, but it writes it twice and calls it the best."""
+    for _ in range(2):
+        save(folder, step, size=size)
+    checkpoints.mark_best(folder, step, 1 / (step + 1))
+    checkpoints.prune(folder, keep=2)
 
 
-def work(folder: Path, steps: range, size: int) -> None:
-    """What training does, but every checkpoint is written twice, and every third is the best."""
-    for step in steps:
-        for _ in range(2):
-            save(folder, step, size=size)
-        if step % 3 == 0:
-            checkpoints.mark_best(folder, step, 1 / (step + 1))
-        checkpoints.prune(folder, keep=2)
-
-
-def assert_survived(folder: Path, least: int, size: int) -> int:
+def assert_survived(folder: Path, least: int, size: int = 50) -> int:
     """All that counts is whole, and nothing that was finished is lost; returns the last step."""
     path = checkpoints.latest(folder)
     assert path is not None
@@ -277,43 +244,27 @@ def assert_survived(folder: Path, least: int, size: int) -> int:
     return last
 
 
-def kill_at_random(folder: Path) -> None:
-    size = 40_000  # so that writing the files takes most of the time
-    generator = random.Random(0)
-    work(folder, range(2), size)
-    begin = time.perf_counter()
-    save(folder, 1, size=size)
-    longest = 3 * (time.perf_counter() - begin)
-    last, useful = 1, 0
-    for _ in range(200):
-        child = os.fork()
-        if child == 0:
-            work(folder, range(last + 1, 10_000), size)
-        time.sleep(generator.uniform(0, longest))
-        os.kill(child, signal.SIGKILL)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-        before, last = last, assert_survived(folder, last, size)
-        useful += last > before
-        if useful == 5:
-            return
-        longest *= 1 if last > before else 1.2  # this machine is slower than it was
-    raise AssertionError("the kills came too early to test anything")
+@pytest.fixture
+def template(tmp_path: Path) -> Path:
+    """A folder of checkpoints in the middle of a training: steps 2 to 4, the best of them 3."""
+    folder = tmp_path / "template"
+    for step in (2, 3, 4):
+        save(folder, step)
+    checkpoints.mark_best(folder, 3, 0.25)
+    return folder
 
 
-def kill_before_every_operation(folder: Path) -> None:
-    """One kill before each time that Python opens, renames, makes or removes something."""
-    files.os.fsync = lambda _: None  # which is for power cuts, and takes all the time
-    work(folder, range(2, 5), 50)
-    template = folder.rename(folder.with_name("template"))
-    for moment in itertools.count():
+def test_killed_before_any_operation(tmp_path: Path, template: Path) -> None:
+    """Before each open, write, sync, rename and deletion, and in the middle of each write."""
+    folder = tmp_path / "checkpoints"
+    for number in itertools.count():
         shutil.copytree(template, folder)
-        child = os.fork()
-        if child == 0:
-            sys.addaudithook(Countdown(moment))
-            work(folder, range(6, 7), 50)
-            os._exit(0)
-        finished = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        last = assert_survived(folder, 4, 50)
+        finished = survives(number, partial(fill, folder, 6))
+        last = assert_survived(folder, 4)
+        # Killed again while it recovers, which it does on the next saving.
+        if not finished:
+            survives(number % 7, partial(fill, folder, 6))
+            assert_survived(folder, last)
         save(folder, 7)  # and what is left behind is in nobody's way
         checkpoints.mark_best(folder, 7, 0.0)
         checkpoints.prune(folder, keep=1)
@@ -323,26 +274,103 @@ def kill_before_every_operation(folder: Path) -> None:
         if finished:
             break
     assert last == 6
-    assert moment > 20
+    assert number > 30
 
 
-class Countdown:
-    """An audit hook that ends its process after so many operations on files."""
+def test_killed_before_the_first_checkpoint(tmp_path: Path) -> None:
+    """There is none, or a whole one; never a file that cannot be read."""
+    for number in itertools.count():
+        folder = tmp_path / str(number)
+        finished = survives(number, partial(save, folder, 1))
+        if checkpoints.latest(folder) is not None:
+            assert_whole(folder, 1)
+        else:
+            assert not finished
+        save(folder, 1, seed=5)
+        assert names(folder) == ["step-00000001"]
+        assert_whole(folder, 1, seed=5)
+        if finished:
+            break
+    assert number > 8
 
-    def __init__(self, left: int) -> None:
-        self.left = left
 
-    def __call__(self, event: str, _: object) -> None:
-        if event in ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir"):
-            if self.left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            self.left -= 1
+@pytest.mark.parametrize("lasting", [False, True])
+def test_a_full_disk_is_one_sentence_and_loses_nothing(
+    tmp_path: Path, template: Path, lasting: bool
+) -> None:
+    """Whichever operation it stops, and whether or not there is room again right after it."""
+    for number in itertools.count():
+        folder = tmp_path / str(number)
+        shutil.copytree(template, folder)
+        finished, message = fill_disk(number, partial(save, folder, 4, seed=5), lasting)
+        refused = "step-00000004: cannot write this checkpoint: No space left" in message
+        assert refused or not message
+        assert "\n" not in message
+        path = checkpoints.latest(folder)
+        assert path is not None
+        # Once the new one is in its place, only what is left of the old one can be in the way.
+        replaced = checkpoints.read_weights(path).tensors["step"] == 9
+        assert replaced or refused
+        assert_whole(path, 4, seed=5 if replaced else 0)
+        assert_whole(folder / "step-00000003", 3)
+        save(folder, 5)
+        checkpoints.prune(folder, keep=1)
+        assert names(folder) == ["best.json", "step-00000003", "step-00000005"]
+        if finished:
+            break
+    assert number > 8
 
 
-def test_killed_at_any_moment(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", KILLER, str(tmp_path / "one"), str(tmp_path / "other")]
-    killed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert killed.returncode == 0, killed.stderr
+@pytest.mark.parametrize("lasting", [False, True])
+def test_a_full_disk_leaves_the_mark_of_the_best(
+    tmp_path: Path, template: Path, lasting: bool
+) -> None:
+    for number in itertools.count():
+        folder = tmp_path / str(number)
+        shutil.copytree(template, folder)
+        mark = partial(checkpoints.mark_best, folder, 4, 0.5)
+        finished, message = fill_disk(number, mark, lasting)
+        assert "best.json: cannot write this file: No space left" in message or not message
+        best = checkpoints.best(folder)
+        assert best is not None
+        assert best.step in ((3, 4) if message else (4,))
+        mark()
+        assert checkpoints.best(folder) == checkpoints.Best(folder / "step-00000004", 4, 0.5)
+        if finished:
+            break
+    assert number > 4
+
+
+KILLER = """
+import sys
+from pathlib import Path
+sys.path[:0] = ["tests", "tests/models"]
+import torch
+import test_checkpoints
+torch.set_num_threads(1)
+folder, size = Path(sys.argv[1]), int(sys.argv[2])
+test_checkpoints.fill(folder, 1, size)
+print("ready", flush=True)
+for step in range(2, 1_000_000):
+    test_checkpoints.fill(folder, step, size)
+"""
+
+
+@pytest.mark.slow
+def test_killed_by_the_system(tmp_path: Path) -> None:
+    """A real kill, by a signal, wherever that finds the process; once it was at work."""
+    size = 40_000  # so that writing the files takes most of the time
+    command = [sys.executable, "-c", KILLER, str(tmp_path), str(size)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        while checkpoints.latest(tmp_path).name == "step-00000001":  # type: ignore[union-attr]
+            assert process.poll() is None
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    last = assert_survived(tmp_path, 2, size)
+    save(tmp_path, last + 1, size=size)
+    assert_whole(tmp_path, last + 1, size)
 
 
 # -- what is refused -------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from torch import Tensor
 from geoco import edit_maps, metrics
 from geoco.config import SolidsConfig
 from geoco.data import SolidsDataset
-from geoco.evaluation import GeoCoModel
+from geoco.evaluation import adapter
 from geoco.evaluation import windows as population
 from geoco.evaluation.editing import EditRecords, Records, editing_scores
 from geoco.evaluation.run import read_records
@@ -121,7 +121,8 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="of geoco eval, on the same windows")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    model = GeoCoModel(pretrained.load(arguments.model).model)
+    loaded = pretrained.load(arguments.model)
+    model = adapter(loaded.model, loaded.config)
     dataset = SolidsDataset(SolidsConfig(), "val")
     windows = population.chosen_windows(dataset, arguments.windows)
     if arguments.spread:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from geoco.config import SolidsConfig
 from geoco.data import SolidsDataset
-from geoco.evaluation import GeoCoModel
+from geoco.evaluation import OneSlotModel, adapter
 from geoco.evaluation import windows as population
 from geoco.models import pretrained
 from geoco.models.selector import deployment_domain
@@ -64,7 +64,8 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     loaded = pretrained.load(arguments.model)
-    model, selector = GeoCoModel(loaded.model), loaded.model.selector
+    model, selector = adapter(loaded.model, loaded.config), loaded.model.selector
+    assert isinstance(model, OneSlotModel)
     if selector is None:
         parser.error(f"{arguments.model}: this model has no selector: choose one that has")
     dataset = SolidsDataset(SolidsConfig(), "val")

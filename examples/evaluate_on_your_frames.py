@@ -50,7 +50,7 @@ def main() -> None:
     arguments = parser.parse_args()
     loaded = pretrained.load(arguments.model, arguments.device)
     evaluation.evaluate(
-        evaluation.GeoCoModel(loaded.model),
+        evaluation.adapter(loaded.model, loaded.config),
         Frames(arguments.frames),
         arguments.out,
         arguments.model,

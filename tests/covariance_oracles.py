@@ -7,7 +7,7 @@ from torch import Tensor
 from geoco import config, geometry
 from geoco.evaluation import Encoded, Factual, SlotModel
 from geoco.evaluation import windows as population
-from geoco.evaluation.interfaces import Drawn
+from geoco.evaluation.interfaces import Decoded
 from geoco.models.decoders import Fields
 from geoco.models.geoco import GeoCo
 from geoco.models.slots import Slots
@@ -34,7 +34,7 @@ class Blobs:
         number = (frames[:, 0, 0, 0] * 255).round().long()
         return Encoded(self.scenes, self.attention).rows(number)
 
-    def decode(self, encoded: Encoded, slots: Slots) -> Drawn:
+    def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
         logits = self.draw(slots)
         return torch.zeros(*logits.shape[:2], 3, self.size, self.size), logits
 

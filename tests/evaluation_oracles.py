@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from geoco import geometry, metrics
 from geoco.data import ClipBatch
 from geoco.evaluation import Encoded
-from geoco.evaluation.interfaces import Drawn
+from geoco.evaluation.interfaces import Decoded
 from geoco.models.compositing import hard_ownership
 from geoco.models.slots import Slots
 
@@ -59,11 +59,11 @@ class Discs:
         number = (frames[:, 0, 0, 0] * 255).round().long()
         return Encoded(self.scenes, None).rows(number)
 
-    def decode(self, encoded: Encoded, slots: Slots) -> Drawn:
+    def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
         self.decoded += len(slots.scale)
         return self.draw(slots)
 
-    def draw(self, slots: Slots) -> Drawn:
+    def draw(self, slots: Slots) -> Decoded:
         points = geometry.build_grid(self.size, self.size, dtype=torch.float64)
         away = points - slots.position.double()[..., None, None, :]
         radius = slots.appearance[..., 0].double() * slots.scale.double()
@@ -88,7 +88,7 @@ class Warped(Discs):
             replace(scenes, appearance=whose.view(windows, count, 2), position=center), size
         )
 
-    def draw(self, slots: Slots) -> Drawn:
+    def draw(self, slots: Slots) -> Decoded:
         whose = slots.appearance.long().unbind(-1)
         source = self.scenes[whose]
         shrink = (source.scale.double() / slots.scale)[..., None, None, None]
@@ -106,14 +106,14 @@ class Warped(Discs):
 class Deaf(Discs):
     """Ignores every command."""
 
-    def decode(self, encoded: Encoded, slots: Slots) -> Drawn:
+    def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
         return self.draw(encoded.slots)
 
 
 class Moody(Discs):
     """Obeys about half of the commands; which ones depends on the command alone."""
 
-    def decode(self, encoded: Encoded, slots: Slots) -> Drawn:
+    def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
         state = 37.3 * slots.position.sum((1, 2)) + 91.7 * (
             slots.scale + slots.appearance[..., 0]
         ).sum(1)

@@ -13,7 +13,7 @@ from geoco.evaluation import (
     unplaced,
     windows,
 )
-from geoco.evaluation.interfaces import Drawn
+from geoco.evaluation.interfaces import Decoded
 from geoco.models import compositing
 from geoco.models.slots import Slots
 
@@ -23,14 +23,14 @@ COLORS = torch.tensor([[0.5, 0.5, 0.5], [0.8, 0.2, 0.2], [0.2, 0.3, 0.8]])
 class Painted(Discs):
     """Discs on a grey floor, each slot in its own colour."""
 
-    def draw(self, slots: Slots) -> Drawn:
+    def draw(self, slots: Slots) -> Decoded:
         logits = super().draw(slots)[1]
         colors = COLORS[: logits.shape[1]].expand(len(logits), -1, -1)
         return colors[..., None, None].expand(-1, -1, -1, self.size, self.size), logits
 
 
 class PaintedDeaf(Painted):
-    def decode(self, encoded: Encoded, slots: Slots) -> Drawn:
+    def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
         return self.draw(encoded.slots)
 
 
@@ -42,7 +42,7 @@ class PaintedMute(Painted):
         parts = (found.appearance, found.position, found.scale[..., None])
         return Encoded(unplaced(torch.cat(parts, -1)), None)
 
-    def decode(self, encoded: Encoded, slots: Slots) -> Drawn:
+    def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
         state = slots.appearance
         return self.draw(Slots(state[..., :2], state[..., 2:4], state[..., 4]))
 

@@ -73,7 +73,7 @@ def evaluate(
     console.print(f"on {device}", highlight=False)
     with progress_bars() as bars:
         evaluation.evaluate(
-            evaluation.GeoCoVideoModel(loaded.model),
+            evaluation.adapter(loaded.model, loaded.config),
             dataset,
             folder,
             name or f"{_title(where)}, step {loaded.step:,}",

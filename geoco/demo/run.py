@@ -23,13 +23,14 @@ from geoco.config import SolidsConfig, WindowConfig
 from geoco.data.solids import SolidsDataset
 from geoco.demo import pictures as demo_pictures
 from geoco.editing.editor import Editor
-from geoco.evaluation import GeoCoModel, as_values
+from geoco.evaluation import Encoded, OneSlotModel, adapter, as_values
 from geoco.evaluation.commands import Commands, eligibility, moves, resizes, transplanted
 from geoco.evaluation.commands import targets as ideal_targets
 from geoco.evaluation.decode_edits import edited_scenes
 from geoco.evaluation.editing import PERCENT
 from geoco.evaluation.exact_targets import truths
 from geoco.evaluation.factual import Mean, segmentation
+from geoco.evaluation.interfaces import Decoded
 from geoco.evaluation.matched import REPLICATES
 from geoco.evaluation.reference_objects import (
     Asked,
@@ -47,7 +48,6 @@ from geoco.metrics import rgb as metrics_rgb
 from geoco.models import pretrained
 from geoco.models.compositing import composite, hard_ownership, ownership
 from geoco.models.decoders import Fields
-from geoco.models.geoco import GeoCo
 from geoco.models.slots import Slots
 from geoco.solids import Move, Remove, Replace, Scale, Scenes, render_counterfactuals, render_scenes
 
@@ -266,7 +266,9 @@ def measure(loaded: pretrained.Loaded, dataset: SolidsDataset, windows: int = WI
 
     Objects take turns with the protocol's commands: `geoco eval` runs all of them on each.
     """
-    model = _Remembering(loaded.model)
+    slot_model = adapter(loaded.model, loaded.config)
+    assert isinstance(slot_model, OneSlotModel)
+    model = _Remembering(slot_model)
     found = factual(model, dataset, BATCH, windows)
     assert found.reference is not None
     objects = references(found)
@@ -290,20 +292,25 @@ def measure(loaded: pretrained.Loaded, dataset: SolidsDataset, windows: int = WI
     )
 
 
-class _Remembering(GeoCoModel):
-    """Ours, which draws a scene once: all kinds of edits start from the same ones."""
+class _Remembering:
+    """A model that draws a scene once: all kinds of edits start from the same ones."""
 
-    def __init__(self, model: GeoCo) -> None:
-        super().__init__(model)
+    def __init__(self, model: OneSlotModel) -> None:
+        self.slots, self.size = model.slots, model.size
+        self.encode, self.compose = model.encode, model.compose
+        self._model = model
         self._scenes: dict[bytes, Fields] = {}
+
+    def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
+        return self.compose(encoded, self.fields(slots))
 
     def fields(self, slots: Slots) -> Fields:
         if slots.scale.shape[1] < self.slots:
-            return super().fields(slots)
+            return self._model.fields(slots)
         parts = (slots.appearance, slots.position, slots.scale)
         key = b"".join(part.cpu().numpy().tobytes() for part in parts)
         if key not in self._scenes:
-            self._scenes[key] = super().fields(slots)
+            self._scenes[key] = self._model.fields(slots)
         return self._scenes[key]
 
 
@@ -317,7 +324,7 @@ def _in_turn(objects: References, asked: Asked) -> Asked:
 
 
 def _kind(
-    model: GeoCoModel, dataset: SolidsDataset, found: Factual, objects: References, asked: Asked
+    model: OneSlotModel, dataset: SolidsDataset, found: Factual, objects: References, asked: Asked
 ) -> Kind:
     device = torch.device("cpu")
     able = objects.slot >= 0

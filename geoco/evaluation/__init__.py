@@ -1,5 +1,6 @@
 """Evaluation: do slots obey commands? Populations, edits, tables, for any slot model."""
 
+from geoco.evaluation.adapters import ADAPTERS, GeoCoModel, adapter
 from geoco.evaluation.commands import FACTORS, MOVES, Commands, Eligibility
 from geoco.evaluation.compare import Comparison, compare
 from geoco.evaluation.editing import EditingScores, EditRecords, Records, editing_scores
@@ -8,19 +9,21 @@ from geoco.evaluation.figures import write_figures
 from geoco.evaluation.interfaces import (
     CommandModel,
     Encoded,
-    GeoCoModel,
+    ExtendedModel,
     OneSlotModel,
     SlotModel,
+    TrackedSlots,
+    VideoModel,
     unplaced,
 )
 from geoco.evaluation.run import TABLES, Results, evaluate, read_matched, read_records, read_tubes
 from geoco.evaluation.stability import SharedBackgroundScores, StabilityScores
-from geoco.evaluation.video_tracks import GeoCoVideoModel, VideoModel
 from geoco.evaluation.windows import Factual, Windows, starting_positions, window_major
 from geoco.reporting.formats import latex, markdown
 from geoco.reporting.results import as_values, read_table, write_table
 
 __all__ = [
+    "ADAPTERS",
     "FACTORS",
     "MOVES",
     "TABLES",
@@ -31,18 +34,20 @@ __all__ = [
     "EditingScores",
     "Eligibility",
     "Encoded",
+    "ExtendedModel",
     "Factual",
     "FactualScores",
     "GeoCoModel",
-    "GeoCoVideoModel",
     "OneSlotModel",
     "Records",
     "Results",
     "SharedBackgroundScores",
     "SlotModel",
     "StabilityScores",
+    "TrackedSlots",
     "VideoModel",
     "Windows",
+    "adapter",
     "as_values",
     "compare",
     "editing_scores",

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from geoco.errors import GeocoError
 from geoco.evaluation.commands import CommandKind, Commands
-from geoco.evaluation.interfaces import CommandModel, Drawn, Encoded, OneSlotModel, SlotModel
+from geoco.evaluation.interfaces import CommandModel, Decoded, Encoded, OneSlotModel, SlotModel
 from geoco.evaluation.windows import Factual
 from geoco.models.decoders import Fields
 
@@ -24,7 +24,7 @@ def obeys(model: SlotModel, factual: Factual, kind: CommandKind) -> bool:
 @torch.no_grad()
 def edited_scenes(
     model: SlotModel, factual: Factual, commands: Commands, batch: int
-) -> Iterator[tuple[Int64[Tensor, " edit"], int, Drawn]]:
+) -> Iterator[tuple[Int64[Tensor, " edit"], int, Decoded]]:
     """Every edit once, at most `batch` at a time: which ones, of which slot, what was drawn."""
     if len(commands) and not obeys(model, factual, commands.kind):
         raise GeocoError(
@@ -55,7 +55,7 @@ def _drawn(
     edits: Commands,
     slot: int,
     first: int,
-) -> Drawn:
+) -> Decoded:
     """Scenes in which one slot is edited, in the way in which the model takes commands."""
     rows = edits.window - first
     scenes = encoded.rows(rows)

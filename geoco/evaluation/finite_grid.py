@@ -22,13 +22,12 @@ from geoco.evaluation.commands import IDENTITY, MOVES, Commands, moves, resizes
 from geoco.evaluation.covariance_bounds import Inequality
 from geoco.evaluation.extended_canvas import (
     EXTENT,
-    ExtendedModel,
-    extended,
-    extended_in_tiles,
+    draw_extended,
     full_precision,
+    require_extended,
 )
 from geoco.evaluation.factual import Mean, mean
-from geoco.evaluation.interfaces import Encoded, SlotModel
+from geoco.evaluation.interfaces import Encoded, ExtendedModel, SlotModel
 from geoco.evaluation.windows import Factual, Progress, window_major
 from geoco.models import compositing, receptive_field, slot_quality
 from geoco.models.decoders import Fields
@@ -89,7 +88,7 @@ def covariance_scores(
     `batch` is how many scenes may be decoded at once on the usual canvas, `tile` how many slots on
     the extended one; if it is not given, as many fewer as that is larger. They change nothing else.
     """
-    drawing = extended(model)
+    drawing = require_extended(model)
     with full_precision():
         chosen = chosen_objects(model, factual, batch, windows)
         count = len(factual) if windows is None else min(windows, len(factual))
@@ -191,7 +190,7 @@ class _Scenes:
             slots.appearance.flatten(0, 1), slots.position.flatten(0, 1), slots.scale.flatten()
         )
         count = slots.scale.shape
-        drawn = extended_in_tiles(model, every, tile).each(lambda part: part.unflatten(0, count))
+        drawn = draw_extended(model, every, tile).each(lambda part: part.unflatten(0, count))
         final = model.final_logits(drawn, encoded.attention).double()
         others = torch.cat((final[:, :index], final[:, index + 1 :]), 1)
         before = torch.stack(
@@ -211,7 +210,7 @@ class _Scenes:
     def measured(self, model: ExtendedModel, commands: Commands, tile: int) -> Measured:
         """The interventions of some commands, as many of each scene, scene by scene."""
         each, device = len(commands) // len(self.before), self.before.device
-        one = extended_in_tiles(model, commands.edited, tile)[:, None]
+        one = draw_extended(model, commands.edited, tile)[:, None]
         scenes = self.drawn.each(lambda part: part.repeat_interleave(each, 0))
         edited = scenes.with_slot(self.index, one)
         native = model.native_logits(commands.edited).double()

@@ -17,7 +17,7 @@ from torch import Tensor
 from geoco import metrics
 from geoco.data import SolidsDataset
 from geoco.errors import GeocoError
-from geoco.evaluation.interfaces import Drawn, Encoded
+from geoco.evaluation.interfaces import Decoded, Encoded
 from geoco.evaluation.windows import window_major
 from geoco.models.slots import Slots
 from geoco.solids import Move, Replace, Scale, SceneEdit
@@ -63,7 +63,7 @@ class TrueScenes:
         appearance = torch.stack((window[:, None].expand_as(label), label), -1)
         return Encoded(Slots(appearance.float(), seen.center.nan_to_num(0), seen.radius), None)
 
-    def decode(self, encoded: Encoded, slots: Slots) -> Drawn:
+    def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
         """Scenes as they are, or with one object each exchanged for another."""
         known = encoded.slots
         if not (
@@ -92,7 +92,7 @@ class TrueScenes:
         index: int,
         move: Float[Tensor, "batch 2"],
         factor: Float[Tensor, " batch"],
-    ) -> Drawn:
+    ) -> Decoded:
         """Scenes with one object each moved, or resized about its whole outline's centroid."""
         window, label = encoded.slots.appearance.long().unbind(-1)
         pixels = move.double() * (self.size - 1) / 2
@@ -152,7 +152,7 @@ def _drawn(
     frames: UInt8[Tensor, "batch 3 height width"],
     masks: UInt8[Tensor, "batch height width"],
     label: Int64[Tensor, "batch slot"],
-) -> Drawn:
+) -> Decoded:
     logits = torch.where(_owned(masks, label), _SURE, -_SURE)
     rgb = (frames.float() / 255)[:, None].expand(-1, label.shape[1], -1, -1, -1)
     return rgb, logits

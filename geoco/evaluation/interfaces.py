@@ -3,24 +3,24 @@
 A stranger's model implements `SlotModel`, two attributes and two methods. One that draws each slot
 by itself can also implement `OneSlotModel`, and every edit then costs one slot instead of all. One
 that has its own way of moving and resizing implements `CommandModel`; its slots may then lack an
-explicit position and scale (`unplaced`). Tensors arrive on the CPU, frames wherever their dataset
-has them; a model moves them where it likes and answers from wherever it is.
+explicit position and scale (`unplaced`). Whole videos need a `VideoModel`, the covariance table an
+`ExtendedModel`. Tensors arrive on the CPU, frames wherever their dataset has them; a model moves
+them where it likes and answers from wherever it is.
 """
 
-import zlib
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
 from geoco.models.decoders import Fields
-from geoco.models.geoco import GeoCo
 from geoco.models.slots import Slots
 
-Drawn = tuple[Float[Tensor, "batch slot 3 height width"], Float[Tensor, "batch slot height width"]]
+Decoded = tuple[
+    Float[Tensor, "batch slot 3 height width"], Float[Tensor, "batch slot height width"]
+]
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,24 @@ class Encoded:
         return Encoded(
             self.slots[index],
             None if self.attention is None else self.attention[index],
+        )
+
+
+@dataclass(frozen=True)
+class TrackedSlots:
+    """Slots of videos, frame by frame, and where they attend, if the model has an attention."""
+
+    slots: Slots  # [batch time slot ...]
+    attention: Float[Tensor, "batch time slot token"] | None
+
+    def frames(self, video: int) -> Encoded:
+        """The frames of one video as single ones, on the CPU."""
+        slots = self.slots
+        return Encoded(
+            Slots(
+                slots.appearance[video].cpu(), slots.position[video].cpu(), slots.scale[video].cpu()
+            ),
+            None if self.attention is None else self.attention[video].cpu(),
         )
 
 
@@ -57,7 +75,7 @@ class SlotModel(Protocol):
     ) -> Encoded:
         """Slots of frames in [0, 1]; where slots start is given, so that it can be repeated."""
 
-    def decode(self, encoded: Encoded, slots: Slots) -> Drawn:
+    def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
         """Colours and alpha logits of `slots`, an edit of the factual `encoded.slots`.
 
         Whatever else the model knows of the scene stays factual, the attention above all. Must
@@ -75,7 +93,7 @@ class OneSlotModel(SlotModel, Protocol):
     def fields(self, slots: Slots) -> Fields:
         """Slots as each is drawn by itself."""
 
-    def compose(self, encoded: Encoded, fields: Fields) -> Drawn:
+    def compose(self, encoded: Encoded, fields: Fields) -> Decoded:
         """The scene of drawn slots; all but they stays factual, as in `decode`."""
 
 
@@ -89,11 +107,46 @@ class CommandModel(SlotModel, Protocol):
         index: int,
         move: Float[Tensor, "batch 2"],
         factor: Float[Tensor, " batch"],
-    ) -> Drawn:
+    ) -> Decoded:
         """The factual scene with slot `index` moved on the grid [-1, 1]^2 and resized by a factor.
 
         Resizing is about the slot's position, or its decoded centroid if it has none.
         """
+
+
+@runtime_checkable
+class VideoModel(SlotModel, Protocol):
+    """A model whose slots keep their places through a video."""
+
+    def track(
+        self,
+        video: Float[Tensor, "batch time 3 height width"],
+        starts: Float[Tensor, "batch slot 2"],
+    ) -> TrackedSlots:
+        """Slots of every frame of videos in [0, 1]; `starts` is where those of the first start."""
+
+
+@runtime_checkable
+class ExtendedModel(Protocol):
+    """One that can draw on a canvas three times as wide, slots as a list, each by itself.
+
+    The wider canvas has the same spacing, weights and kernel offsets, so that on its middle, the
+    usual canvas, the edge plays no part.
+    """
+
+    def native_logits(self, slots: Slots) -> Float[Tensor, "slot height width"]:
+        """Raw alpha logits, as drawn for a picture."""
+
+    def extended_fields(self, slots: Slots) -> Fields:
+        """Raw fields drawn on [-3, 3]^2 and then cropped to [-1, 1]^2; colours may be left out."""
+
+    def final_logits(
+        self, fields: Fields, attention: Float[Tensor, "batch slot token"]
+    ) -> Float[Tensor, "batch slot height width"]:
+        """The logits of whole scenes from cropped raw fields and the factual attention."""
+
+    def validity(self, scale: Float[Tensor, " slot"]) -> Float64[Tensor, "slot size"]:
+        """How far `native_logits` are free of the canvas' edge, along either axis."""
 
 
 @runtime_checkable
@@ -109,62 +162,3 @@ def unplaced(appearance: Float[Tensor, "*batch slot dim"]) -> Slots:
     """Slots of a model that knows no position and no scale."""
     nowhere = torch.full((*appearance.shape[:-1], 2), torch.nan, device=appearance.device)
     return Slots(appearance, nowhere, nowhere[..., 0])
-
-
-class GeoCoModel:
-    """Ours. Under an edit the selector runs again, with the factual attention."""
-
-    def __init__(self, model: GeoCo) -> None:
-        self.model = model
-        weight = next(model.parameters())
-        self._kind, self._device = weight.dtype, weight.device
-
-    @property
-    def slots(self) -> int:
-        return self.model.settings.slots.count
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Of weights and buffers, and of how the selector is used."""
-        selector = self.model.settings.selector
-        found = zlib.crc32(selector.model_dump_json().encode() if selector.enabled else b"")
-        for name, value in sorted(self.model.state_dict().items()):
-            found = zlib.crc32(name.encode(), found)
-            found = zlib.crc32(value.cpu().contiguous().numpy().tobytes(), found)
-        return f"{found:08x}"
-
-    @property
-    def size(self) -> int:
-        return self.model.size
-
-    @torch.no_grad()
-    def encode(
-        self,
-        frames: Float[Tensor, "batch 3 height width"],
-        starts: Float[Tensor, "batch slot 2"],
-    ) -> Encoded:
-        bound = self.model.bind(self._to(frames)[:, None], self._to(starts))
-        return Encoded(bound.slots[:, 0], bound.attention[:, 0])
-
-    def decode(self, encoded: Encoded, slots: Slots) -> Drawn:
-        return self.compose(encoded, self.fields(slots))
-
-    @torch.no_grad()
-    def fields(self, slots: Slots) -> Fields:
-        drawn: Fields = self.model.decoder(self._slots(slots))
-        return drawn
-
-    @torch.no_grad()
-    def compose(self, encoded: Encoded, fields: Fields) -> Drawn:
-        logits = fields.logits
-        if self.model.selector is not None:
-            assert encoded.attention is not None
-            logits = self.model.selector.refine(fields, self._to(encoded.attention))
-        assert fields.rgb is not None
-        return fields.rgb, logits
-
-    def _to(self, value: Tensor) -> Tensor:
-        return value.to(self._device, self._kind)
-
-    def _slots(self, slots: Slots) -> Slots:
-        return Slots(self._to(slots.appearance), self._to(slots.position), self._to(slots.scale))

@@ -17,14 +17,13 @@ from geoco.errors import GeocoError
 from geoco.evaluation import commands, covariance_bounds, matched, stability
 from geoco.evaluation import windows as population
 from geoco.evaluation.editing import REPLICATES, EditRecords, edit_records, editing_scores
-from geoco.evaluation.extended_canvas import ExtendedModel, full_precision
+from geoco.evaluation.extended_canvas import full_precision
 from geoco.evaluation.factual import CenterRecords, center_records, factual_scores
 from geoco.evaluation.figures import write_figures
 from geoco.evaluation.finite_grid import covariance_scores
-from geoco.evaluation.interfaces import GeoCoModel, KnownModel, SlotModel
+from geoco.evaluation.interfaces import ExtendedModel, KnownModel, SlotModel, VideoModel
 from geoco.evaluation.matched import MatchedRecords
 from geoco.evaluation.video import TubeRecords, tube_records, tube_scores
-from geoco.evaluation.video_tracks import VideoModel
 from geoco.evaluation.windows import Factual, Progress, Windows
 from geoco.files import write_whole
 from geoco.metrics import rgb
@@ -220,7 +219,7 @@ class _Work:
             case "matched":
                 return self.dataset.batch([0]).masks is not None
             case "finite-grid":
-                return isinstance(self.model, ExtendedModel | GeoCoModel)
+                return isinstance(self.model, ExtendedModel)
             case "tubes":
                 first = self.dataset.batch([0])
                 known = first.masks is not None and first.video.shape[1] > 1

@@ -8,68 +8,21 @@ frame, and its slot is not that frame's background. All of it is fixed before an
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64
-from torch import Tensor
+from jaxtyping import Int64
 
 from geoco import edit_maps, metrics
 from geoco.data import Clip, ClipBatch
 from geoco.errors import GeocoError
-from geoco.evaluation.interfaces import Encoded, GeoCoModel, SlotModel
+from geoco.evaluation.interfaces import Encoded, SlotModel, VideoModel
 from geoco.evaluation.reference_objects import reference_masks
 from geoco.evaluation.windows import Factual, Windows, chosen_windows, starting_positions
 from geoco.metrics import rgb as metrics_rgb
 from geoco.models import compositing
-from geoco.models.slots import Slots
 
 NATIVE = 64 * 64  # pixels of the canvas on which a valid object has ten
-
-
-@dataclass(frozen=True)
-class Tracked:
-    """Slots of videos, frame by frame, and where they attend, if the model has an attention."""
-
-    slots: Slots  # [batch time slot ...]
-    attention: Float[Tensor, "batch time slot token"] | None
-
-    def frames(self, video: int) -> Encoded:
-        """The frames of one video as single ones, on the CPU."""
-        slots = self.slots
-        return Encoded(
-            Slots(
-                slots.appearance[video].cpu(), slots.position[video].cpu(), slots.scale[video].cpu()
-            ),
-            None if self.attention is None else self.attention[video].cpu(),
-        )
-
-
-@runtime_checkable
-class VideoModel(SlotModel, Protocol):
-    """A model whose slots keep their places through a video."""
-
-    def track(
-        self,
-        video: Float[Tensor, "batch time 3 height width"],
-        starts: Float[Tensor, "batch slot 2"],
-    ) -> Tracked:
-        """Slots of every frame of videos in [0, 1]; `starts` is where those of the first start."""
-
-
-class GeoCoVideoModel(GeoCoModel):
-    """Ours. Later frames start where its temporal initializer says, or where the last one ended."""
-
-    @torch.no_grad()
-    def track(
-        self,
-        video: Float[Tensor, "batch time 3 height width"],
-        starts: Float[Tensor, "batch slot 2"],
-    ) -> Tracked:
-        weight = next(self.model.parameters())
-        bound = self.model.bind(video.to(weight), starts.to(weight))
-        return Tracked(bound.slots, bound.attention)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from geoco import config as configuration
 from geoco.config import Config, DinoEncoderConfig, SolidsConfig, Split, StoreConfig
 from geoco.data import open_dataset
 from geoco.errors import GeocoError
-from geoco.evaluation import TABLES, GeoCoModel
+from geoco.evaluation import TABLES, SlotModel, adapter
 from geoco.evaluation import windows as population
 from geoco.evaluation.figures import FOLDER as FIGURES
 from geoco.evaluation.run import describe
@@ -97,7 +97,7 @@ def publish(
     shared = portable(config)
     model = GeoCo(weights.config.model)
     checkpoints.load_into(model, weights.tensors, str(source))
-    ours = GeoCoModel(model.eval())
+    ours = adapter(model.eval(), config)
     found = None
     if results is not None:
         found = _measured(results, ours, config)
@@ -146,7 +146,7 @@ def verify(name: str | Path) -> Verification:
     if not file.exists() and not Path(name).exists() and pretrained.may_be_on_hub(name):
         file = pretrained.from_hub(str(name), FIRST)
     first, psnr, masks = reference_windows.read(file)
-    factual = first.evaluated(GeoCoModel(loaded.model))
+    factual = first.evaluated(adapter(loaded.model, loaded.config))
     fresh = None
     if isinstance(loaded.config.data, SolidsConfig):
         fresh = First.of(open_dataset(loaded.config.data, "val"), len(first)).frames
@@ -183,7 +183,7 @@ def push_to_hub(folder: Path, repository: str, private: bool = False) -> str:
 
 
 def trained_scales(
-    model: GeoCoModel, config: Config, progress: population.Progress
+    model: SlotModel, config: Config, progress: population.Progress
 ) -> tuple[float, float]:
     """Percentiles of the scales of object slots over windows of the training split."""
     dataset = open_dataset(config.data, "train")
@@ -248,7 +248,7 @@ def _folder(results: Path) -> Path:
     return inner if inner.is_dir() else results
 
 
-def _measured(results: Path, model: GeoCoModel, config: Config) -> Measured:
+def _measured(results: Path, model: SlotModel, config: Config) -> Measured:
     """Results, which must be of this model on a split of its own data."""
     if not results.exists():
         raise GeocoError(f"{results}: there is no such file or folder: give what geoco eval wrote")

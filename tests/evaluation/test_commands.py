@@ -20,14 +20,14 @@ from geoco.evaluation import (
     windows,
 )
 from geoco.evaluation.factual import factual_scores
-from geoco.evaluation.interfaces import Drawn
+from geoco.evaluation.interfaces import Decoded
 from geoco.models.slots import Slots
 
 
 class Told(Discs):
     """Discs that are moved and resized on command; geometry that is set is taken as it is."""
 
-    def command(self, encoded: Encoded, index: int, move: Tensor, factor: Tensor) -> Drawn:
+    def command(self, encoded: Encoded, index: int, move: Tensor, factor: Tensor) -> Decoded:
         slots = encoded.slots
         position, scale = slots.position.clone(), slots.scale.clone()
         position[:, index] += move
@@ -43,7 +43,7 @@ class Hidden(Discs):
         parts = (known.appearance, known.position, known.scale[..., None])
         return Encoded(unplaced(torch.cat(parts, -1)), None)
 
-    def decode(self, encoded: Encoded, slots: Slots) -> Drawn:
+    def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
         return self.draw(self.shown(slots))
 
     @staticmethod
@@ -55,7 +55,7 @@ class Hidden(Discs):
 class HiddenTold(Hidden):
     """And obeys commands."""
 
-    def command(self, encoded: Encoded, index: int, move: Tensor, factor: Tensor) -> Drawn:
+    def command(self, encoded: Encoded, index: int, move: Tensor, factor: Tensor) -> Decoded:
         known = self.shown(encoded.slots)
         position, scale = known.position.clone(), known.scale.clone()
         position[:, index] += move

@@ -17,7 +17,7 @@ from geoco.evaluation import Encoded, commands, editing, figures, galleries, unp
 from geoco.evaluation.commands import FACTORS
 from geoco.evaluation.editing import EditRecords, Records
 from geoco.evaluation.gallery_layout import LABEL, SIDE, Outline, Panel, boundary, gallery
-from geoco.evaluation.interfaces import Drawn
+from geoco.evaluation.interfaces import Decoded
 from geoco.models.slots import Slots
 
 CURVES = ("response", "response-all", "errors", "errors-all", "drift")
@@ -27,7 +27,7 @@ NAMES = (*CURVES, "strips", "transplants", "failures")
 class Painted(Moody):
     """Discs in colours of their own, the same each time, that obey half of the commands."""
 
-    def draw(self, slots: Slots) -> Drawn:
+    def draw(self, slots: Slots) -> Decoded:
         logits = super().draw(slots)[1]
         shade = slots.appearance[..., :1] / 2
         color = torch.cat((shade, 1 - shade, slots.appearance[..., 1:]), -1).clamp(0, 1)
@@ -42,7 +42,7 @@ class Unplaced(Painted):
         parts = (known.appearance, known.position, known.scale[..., None])
         return Encoded(unplaced(torch.cat(parts, -1)), None)
 
-    def decode(self, encoded: Encoded, slots: Slots) -> Drawn:
+    def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
         appearance, position, scale = slots.appearance.split((2, 2, 1), -1)
         return self.draw(Slots(appearance, position, scale[..., 0]))
 

@@ -24,9 +24,9 @@ from geoco.evaluation import Encoded, covariance_bounds
 from geoco.evaluation import windows as population
 from geoco.evaluation.commands import MOVES
 from geoco.evaluation.covariance_bounds import Inequality
-from geoco.evaluation.extended_canvas import ExtendedModel, full_precision
+from geoco.evaluation.extended_canvas import full_precision
 from geoco.evaluation.finite_grid import checked, chosen_objects, covariance_scores, measure
-from geoco.evaluation.interfaces import Drawn
+from geoco.evaluation.interfaces import Decoded, ExtendedModel
 from geoco.models import compositing
 from geoco.models.decoders import Fields
 from geoco.models.slots import Slots
@@ -245,7 +245,7 @@ def test_final_logits_decide_who_qualifies() -> None:
     """The factual decoding is asked, which has the selector in it, not the raw fields."""
 
     class Emptied(Blobs):
-        def decode(self, encoded: Encoded, slots: Slots) -> Drawn:
+        def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
             rgb, logits = super().decode(encoded, slots)
             logits[:, 1] -= 100
             return rgb, logits

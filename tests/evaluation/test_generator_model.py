@@ -30,7 +30,7 @@ from geoco.evaluation import (
 from geoco.evaluation.commands import FACTORS, MOVES
 from geoco.evaluation.factual import factual_scores
 from geoco.evaluation.generator_model import TrueScenes
-from geoco.evaluation.interfaces import Drawn
+from geoco.evaluation.interfaces import Decoded
 from geoco.models import compositing
 from geoco.reporting.tables_matched import exact as exact_table
 from geoco.solids import Move, Pictures, Replace, Scale, SceneEdit
@@ -62,12 +62,12 @@ def encoded(truth: TrueScenes, windows: list[int]) -> Encoded:
     return truth.encode(frames, torch.zeros(len(windows), truth.slots, 2))
 
 
-def labels(drawn: Drawn) -> Tensor:
+def labels(drawn: Decoded) -> Tensor:
     """Whom every pixel belongs to; slots are numbered as labels are."""
     return drawn[1].argmax(1).to(torch.uint8)
 
 
-def picture(drawn: Drawn) -> Tensor:
+def picture(drawn: Decoded) -> Tensor:
     image = compositing.composite(drawn[0], compositing.ownership(drawn[1]))
     return (255 * image).round().to(torch.uint8)
 

@@ -30,10 +30,9 @@ from geoco.evaluation import (
     window_major,
     windows,
 )
-from geoco.evaluation.interfaces import Drawn
+from geoco.evaluation.interfaces import Decoded
 from geoco.evaluation.matched import matched_scores
 from geoco.evaluation.video import tube_scores
-from geoco.evaluation.video_tracks import GeoCoVideoModel
 from geoco.models.slots import Slots
 
 
@@ -189,7 +188,7 @@ def test_end_to_end_on_solids(tmp_path: Path) -> None:
 
 def test_whole_videos_where_there_are_any(tmp_path: Path) -> None:
     video = SOLIDS.model_copy(update={"window": config.WindowConfig(length=3)})
-    model = GeoCoVideoModel(tiny().model)
+    model = tiny()
     results = evaluate(
         model,
         SolidsDataset(video, "val"),
@@ -237,7 +236,7 @@ def test_every_table_is_computed_in_full_precision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Watched(Discs):
-        def draw(self, slots: Slots) -> Drawn:
+        def draw(self, slots: Slots) -> Decoded:
             seen.add((torch.backends.cudnn.allow_tf32, torch.is_autocast_enabled("cpu")))
             return super().draw(slots)
 

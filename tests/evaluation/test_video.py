@@ -14,9 +14,17 @@ from torch import Tensor
 from geoco import config, metrics
 from geoco.data import ClipBatch, SolidsDataset
 from geoco.errors import GeocoError
+from geoco.evaluation.adapters import GeoCoModel
 from geoco.evaluation.commands import FACTORS, IDENTITY, MOVES
 from geoco.evaluation.editing import REPLICATES
-from geoco.evaluation.interfaces import Drawn, Encoded, OneSlotModel, unplaced
+from geoco.evaluation.interfaces import (
+    Decoded,
+    Encoded,
+    OneSlotModel,
+    TrackedSlots,
+    VideoModel,
+    unplaced,
+)
 from geoco.evaluation.video import (
     KINDS,
     TubeEdits,
@@ -27,9 +35,6 @@ from geoco.evaluation.video import (
 )
 from geoco.evaluation.video_tracks import (
     Anchor,
-    GeoCoVideoModel,
-    Tracked,
-    VideoModel,
     anchor,
     fewest_pixels,
     first_windows,
@@ -55,29 +60,29 @@ class Moving(Discs):
     def slots(self) -> int:
         return self.scenes.scale.shape[-1]
 
-    def track(self, video: Tensor, starts: Tensor) -> Tracked:
+    def track(self, video: Tensor, starts: Tensor) -> TrackedSlots:
         number = (video[:, 0, 0, 0, 0] * 255).round().long()
         self.seen |= dict(zip(number.tolist(), starts, strict=True))
         self.followed = max(self.followed, video.shape[0] * video.shape[1])
         slots = self.scenes
-        return Tracked(
+        return TrackedSlots(
             Slots(slots.appearance[number], slots.position[number], slots.scale[number]), None
         )
 
-    def decode(self, encoded: Encoded, slots: Slots) -> Drawn:
+    def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
         self.largest = max(self.largest, len(slots.scale))
         return self.draw(slots)
 
 
 class Deaf(Moving):
-    def decode(self, encoded: Encoded, slots: Slots) -> Drawn:
+    def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
         return self.draw(encoded.slots)
 
 
 class Boxes(Moving):
     """Squares instead of discs, so that pixels are easily counted."""
 
-    def draw(self, slots: Slots) -> Drawn:
+    def draw(self, slots: Slots) -> Decoded:
         away = build_grid(self.size, self.size, dtype=torch.float64)
         away = (away - slots.position.double()[..., None, None, :]).abs().amax(-1)
         half = slots.appearance[..., 0].double() * slots.scale.double()
@@ -88,7 +93,7 @@ class Boxes(Moving):
 
 
 class DeafBoxes(Boxes):
-    def decode(self, encoded: Encoded, slots: Slots) -> Drawn:
+    def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
         return self.draw(encoded.slots)
 
 
@@ -198,7 +203,7 @@ def test_what_appears_in_an_empty_frame_counts() -> None:
     class Ghost(Boxes):
         """Draws a box of 6 x 6 where an edited object is hidden."""
 
-        def decode(self, encoded: Encoded, slots: Slots) -> Drawn:
+        def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
             touched = (slots.position != encoded.slots.position).flatten(1).any(1)
             touched |= (slots.scale != encoded.slots.scale).any(1)
             looks = encoded.slots.appearance.clone()
@@ -215,7 +220,7 @@ def test_what_disappears_in_a_frame_counts() -> None:
     class Vanishing(Boxes):
         """Obeys, but loses whatever has moved in the second frame, which has a smaller box."""
 
-        def decode(self, encoded: Encoded, slots: Slots) -> Drawn:
+        def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
             gone = (slots.position != encoded.slots.position).flatten(1).any(1)
             gone &= encoded.slots.appearance[:, 1, 0] == 4.0
             rgb, logits = self.draw(slots)
@@ -358,10 +363,10 @@ def test_slots_without_position_are_transplanted_alone() -> None:
     class Unplaced(Boxes):
         """Knows where boxes are, but does not say."""
 
-        def track(self, video: Tensor, starts: Tensor) -> Tracked:
-            return Tracked(unplaced(super().track(video, starts).slots.appearance), None)
+        def track(self, video: Tensor, starts: Tensor) -> TrackedSlots:
+            return TrackedSlots(unplaced(super().track(video, starts).slots.appearance), None)
 
-        def decode(self, encoded: Encoded, slots: Slots) -> Drawn:
+        def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
             here = torch.zeros_like(slots.position), torch.full_like(slots.scale, STEP)
             return self.draw(Slots(slots.appearance, *here))
 
@@ -437,7 +442,7 @@ def test_models_are_compared_on_pairs_that_all_have() -> None:
         common_pairs([one, replace(two, frames=6)])
 
 
-def tiny(temporal: bool = False) -> GeoCoVideoModel:
+def tiny(temporal: bool = False) -> GeoCoModel:
     """Without training, but loud enough that slots differ; also the temporal initializer."""
     torch.manual_seed(1)
     settings = config.ModelConfig(
@@ -459,7 +464,7 @@ def tiny(temporal: bool = False) -> GeoCoVideoModel:
             weight.mul_(4)
         if model.temporal is not None:
             model.temporal.residual.weight.normal_(0, 0.1)
-    return GeoCoVideoModel(model)
+    return GeoCoModel(model)
 
 
 def solids(length: int = 3) -> SolidsDataset:
@@ -489,7 +494,7 @@ def warped(mask: np.ndarray, factor: float, old: list[float], new: list[float]) 
     return result
 
 
-def one_by_one(model: GeoCoVideoModel, dataset: SolidsDataset) -> list[tuple[float, ...]]:
+def one_by_one(model: GeoCoModel, dataset: SolidsDataset) -> list[tuple[float, ...]]:
     """Every edit alone and frame by frame: video, donor, kind, command, F1, no-op."""
     found: dict[int, tuple[Binding, int, np.ndarray]] = {}
     network = model.model

@@ -1,0 +1,135 @@
+"""Our own models as models that can be evaluated: `adapter(model)`.
+
+Ours are GeoCo-SAVi and, each with an entry in `ADAPTERS`, whatever else `geoco.models` builds.
+"""
+
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Float, Float64
+from torch import Tensor, nn
+
+from geoco import geometry
+from geoco.config import Config
+from geoco.errors import GeocoError
+from geoco.evaluation.extended_canvas import EXTENT
+from geoco.evaluation.interfaces import Decoded, Encoded, SlotModel, TrackedSlots
+from geoco.models import receptive_field, tracking
+from geoco.models.decoders import Fields
+from geoco.models.geoco import GeoCo
+from geoco.models.slots import Slots
+
+
+class GeoCoModel:
+    """GeoCo-SAVi. Under an edit the selector runs again, with the factual attention.
+
+    Through a video, slots are carried from frame to frame if the model knows videos, and followed
+    by their places if it does not: as in the editor.
+    """
+
+    def __init__(self, model: GeoCo, knows_videos: bool | None = None) -> None:
+        self.model = model
+        weight = next(model.parameters())
+        self._kind, self._device = weight.dtype, weight.device
+        self._knows_videos = model.temporal is not None if knows_videos is None else knows_videos
+
+    @property
+    def slots(self) -> int:
+        return self.model.settings.slots.count
+
+    @property
+    def size(self) -> int:
+        return self.model.size
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of weights and buffers, and of how the selector is used."""
+        selector = self.model.settings.selector
+        checksum = zlib.crc32(selector.model_dump_json().encode() if selector.enabled else b"")
+        for name, value in sorted(self.model.state_dict().items()):
+            checksum = zlib.crc32(name.encode(), checksum)
+            checksum = zlib.crc32(value.cpu().contiguous().numpy().tobytes(), checksum)
+        return f"{checksum:08x}"
+
+    @torch.no_grad()
+    def encode(
+        self,
+        frames: Float[Tensor, "batch 3 height width"],
+        starts: Float[Tensor, "batch slot 2"],
+    ) -> Encoded:
+        bound = self.model.bind(self._to(frames)[:, None], self._to(starts))
+        return Encoded(bound.slots[:, 0], bound.attention[:, 0])
+
+    def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
+        return self.compose(encoded, self.fields(slots))
+
+    @torch.no_grad()
+    def fields(self, slots: Slots) -> Fields:
+        fields: Fields = self.model.decoder(self._slots(slots))
+        return fields
+
+    @torch.no_grad()
+    def compose(self, encoded: Encoded, fields: Fields) -> Decoded:
+        logits = fields.logits
+        if self.model.selector is not None:
+            assert encoded.attention is not None
+            logits = self.model.selector.refine(fields, self._to(encoded.attention))
+        assert fields.rgb is not None
+        return fields.rgb, logits
+
+    @torch.no_grad()
+    def track(
+        self,
+        video: Float[Tensor, "batch time 3 height width"],
+        starts: Float[Tensor, "batch slot 2"],
+    ) -> TrackedSlots:
+        videos, positions = self._to(video), self._to(starts)
+        bound = tracking.bind_videos(self.model, videos, positions, self._knows_videos)
+        return TrackedSlots(bound.slots, bound.attention)
+
+    # -- the larger canvas: the selector looks at its middle, at features without the edge's part --
+
+    def native_logits(self, slots: Slots) -> Float[Tensor, "slot height width"]:
+        fields: Fields = self.model.decoder(self._slots(slots), alpha_only=True)
+        return fields.logits
+
+    def extended_fields(self, slots: Slots) -> Fields:
+        alpha_only = self.model.selector is None
+        fields: Fields = self.model.decoder(self._slots(slots), EXTENT, alpha_only)
+        first = (geometry.count_samples(self.model.size, EXTENT) - self.model.size) // 2
+        middle = slice(first, first + self.model.size)
+        return replace(fields, rgb=None)[..., middle, middle]
+
+    def final_logits(
+        self, fields: Fields, attention: Float[Tensor, "batch slot token"]
+    ) -> Float[Tensor, "batch slot height width"]:
+        selector = self.model.selector
+        return fields.logits if selector is None else selector.refine(fields, self._to(attention))
+
+    def validity(self, scale: Float[Tensor, " slot"]) -> Float64[Tensor, "slot size"]:
+        return receptive_field.alpha_line(self.model.decoder, self._to(scale))
+
+    def _to(self, value: Tensor) -> Tensor:
+        return value.to(self._device, self._kind)
+
+    def _slots(self, slots: Slots) -> Slots:
+        return Slots(self._to(slots.appearance), self._to(slots.position), self._to(slots.scale))
+
+
+# By the class of the model: what is given it, and whether it was trained to carry slots through
+# videos (None: not known). Another model is another entry.
+ADAPTERS: dict[type[nn.Module], Callable[[Any, bool | None], SlotModel]] = {GeoCo: GeoCoModel}
+
+
+def adapter(model: nn.Module, config: Config | None = None) -> SlotModel:
+    """A model of ours as one to evaluate; its configuration says how it was trained."""
+    if type(model) not in ADAPTERS:
+        raise GeocoError(
+            f"{type(model).__name__} has no adapter: implement SlotModel, or add it to "
+            "geoco.evaluation.ADAPTERS"
+        )
+    return ADAPTERS[type(model)](model, None if config is None else tracking.knows_videos(config))

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Float64
-from torch import Tensor, nn
+from torch import Tensor
 
 from geoco import geometry
 from geoco.config import Config
@@ -120,16 +120,17 @@ class GeoCoModel:
         return Slots(self._to(slots.appearance), self._to(slots.position), self._to(slots.scale))
 
 
-# By the class of the model: what is given it, and whether it was trained to carry slots through
-# videos (None: not known). Another model is another entry.
-ADAPTERS: dict[type[nn.Module], Callable[[Any, bool | None], SlotModel]] = {GeoCo: GeoCoModel}
+# By the kind of the model: what is given it, and whether it was trained to carry slots through
+# videos (None: not known). Another kind is another entry.
+ADAPTERS: dict[str, Callable[[Any, bool | None], SlotModel]] = {"geoco": GeoCoModel}
 
 
-def adapter(model: nn.Module, config: Config | None = None) -> SlotModel:
+def adapter(model: Any, config: Config | None = None) -> SlotModel:
     """A model of ours as one to evaluate; its configuration says how it was trained."""
-    if type(model) not in ADAPTERS:
+    kind = model.settings.kind
+    if kind not in ADAPTERS:
         raise GeocoError(
-            f"{type(model).__name__} has no adapter: implement SlotModel, or add it to "
+            f"models of kind '{kind}' cannot be evaluated yet: add what makes them a SlotModel to "
             "geoco.evaluation.ADAPTERS"
         )
-    return ADAPTERS[type(model)](model, None if config is None else tracking.knows_videos(config))
+    return ADAPTERS[kind](model, None if config is None else tracking.knows_videos(config))

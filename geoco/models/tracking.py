@@ -33,7 +33,8 @@ def knows_videos(config: Config) -> bool:
 
     On windows of several frames, or with a temporal initializer.
     """
-    return config.data.window.length > 1 or config.model.temporal.enabled
+    temporal = getattr(config.model, "temporal", None)  # other kinds of models need not have one
+    return config.data.window.length > 1 or (temporal is not None and temporal.enabled)
 
 
 @torch.no_grad()

@@ -1,9 +1,11 @@
 """Our own models as models to evaluate: which adapter they get, and how it tracks videos."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from helpers import TINY
-from torch import Tensor, nn
+from torch import Tensor
 
 from geoco import Editor, config
 from geoco.data import SolidsDataset
@@ -73,8 +75,8 @@ def test_every_video_of_a_batch_is_tracked_by_itself() -> None:
 
 
 def test_another_model_is_another_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Toy(nn.Module):
-        pass
+    class Toy:
+        settings = SimpleNamespace(kind="toy")
 
     class ToyModel:
         slots, size = 2, 8
@@ -88,10 +90,12 @@ def test_another_model_is_another_entry(monkeypatch: pytest.MonkeyPatch) -> None
         def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
             raise NotImplementedError
 
-    with pytest.raises(GeocoError, match="Toy has no adapter: implement SlotModel, or add it"):
+    with pytest.raises(GeocoError, match="kind 'toy' cannot be evaluated"):
         adapter(Toy())
-    monkeypatch.setitem(ADAPTERS, Toy, ToyModel)
-    model = adapter(Toy(), config.Config(data=config.SolidsConfig(window=config.WindowConfig(length=2))))
+    monkeypatch.setitem(ADAPTERS, "toy", ToyModel)
+    model = adapter(
+        Toy(), config.Config(data=config.SolidsConfig(window=config.WindowConfig(length=2)))
+    )
     assert isinstance(model, SlotModel)
     assert isinstance(model, ToyModel)
     assert model.knows_videos

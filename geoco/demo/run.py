@@ -8,47 +8,21 @@ against them. Without a model the generator is shown alone.
 import json
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float64, Int64
 from rich.console import Console
-from rich.table import Column, Table
-from torch import Tensor
 
-from geoco import drawing, metrics
+from geoco import drawing
 from geoco.config import SolidsConfig, WindowConfig
 from geoco.data.solids import SolidsDataset
 from geoco.demo import pictures as demo_pictures
+from geoco.demo.summary import measure, print_summary
 from geoco.editing.editor import Editor
-from geoco.evaluation import Encoded, OneSlotModel, adapter, as_values
-from geoco.evaluation.commands import Commands, eligibility, moves, resizes, transplanted
-from geoco.evaluation.commands import targets as ideal_targets
-from geoco.evaluation.decode_edits import edited_scenes
-from geoco.evaluation.editing import PERCENT
-from geoco.evaluation.exact_targets import truths
-from geoco.evaluation.factual import Mean, segmentation
-from geoco.evaluation.interfaces import Decoded
-from geoco.evaluation.matched import REPLICATES
-from geoco.evaluation.reference_objects import (
-    Asked,
-    References,
-    asked_moves,
-    asked_resizes,
-    asked_transplants,
-    oracle_targets,
-    references,
-)
-from geoco.evaluation.windows import Factual, factual
+from geoco.evaluation import as_values
 from geoco.files import write_whole
-from geoco.metrics import Interval
-from geoco.metrics import rgb as metrics_rgb
 from geoco.models import pretrained
-from geoco.models.compositing import composite, hard_ownership, ownership
-from geoco.models.decoders import Fields
-from geoco.models.slots import Slots
 from geoco.solids import Move, Remove, Replace, Scale, Scenes, render_counterfactuals, render_scenes
 
 ZOOM = 3
@@ -63,39 +37,7 @@ EDITS = (  # the donor is object 1 of scene 1
     Remove(1),
 )
 PREFERRED = "geoco-solids"  # what a model's name begins with that knows these scenes
-WINDOWS = 24  # that the summary is measured on
-BATCH = 8  # scenes decoded at once
 ADDRESS = "http://127.0.0.1:8000"
-
-
-@dataclass(frozen=True)
-class Kind:
-    """One kind of edit: one command of each true object, means over videos with 95% intervals."""
-
-    edits: int
-    unassociated: int  # of them, left as they were: no slot shares a pixel with the object
-    scored: int  # edits that F1 is over: of a slot that is a valid object, with a valid target
-    f1: Interval  # percent, of the edited slot's mask and the commanded one
-    f1_unedited: Interval  # of its mask without the edit
-    psnr: Interval  # dB, of the editing region against the exact counterfactual
-    psnr_reconstruction: Interval  # the same of the reconstruction, not edited
-    psnr_frame: Interval  # and of the original frame
-
-
-@dataclass(frozen=True)
-class Summary:
-    """A model on the first validation windows, as `geoco eval --windows` takes them."""
-
-    model: str
-    step: int
-    windows: int
-    videos: int
-    objects: int  # true ones
-    psnr: float  # dB, of the reconstruction
-    foreground_ari: Mean
-    position: Kind
-    scale: Kind
-    transplant: Kind
 
 
 def run(out: Path, console: Console, model: str | None = None) -> None:
@@ -230,157 +172,6 @@ def scenes_for(loaded: pretrained.Loaded, console: Console) -> SolidsDataset:
     )
 
 
-def print_summary(summary: Summary, console: Console) -> None:
-    """A small table, undefined values as dashes."""
-    ari = summary.foreground_ari
-    console.print(
-        f"{summary.windows} validation windows of {summary.videos} videos, {summary.objects} "
-        f"objects: reconstruction {summary.psnr:.2f} dB, FG-ARI {_number(PERCENT * ari.value)}%",
-        highlight=False,
-        soft_wrap=True,
-    )
-    names = ("", "edits", "dB", "unedited", "frame", "scored", "F1, %", "unedited")
-    table = Table(names[0], *(Column(name, justify="right") for name in names[1:]))
-    kinds = (summary.position, summary.scale, summary.transplant)
-    for name, kind in zip(("moved", "resized", "transplanted"), kinds, strict=True):
-        likeness = (kind.psnr, kind.psnr_reconstruction, kind.psnr_frame)
-        overlap = (kind.f1, kind.f1_unedited)
-        left, right = ([_number(value.estimate) for value in v] for v in (likeness, overlap))
-        table.add_row(name, str(kind.edits), *left, str(kind.scored), *right)
-    console.print(table)
-    console.print(
-        "dB: the edited region against the generator's exact counterfactual; beside it the same\n"
-        "reconstruction, and the original frame, without the edit. F1: the edited slot's mask\n"
-        "against the commanded one, where slot and target are large enough; beside it without "
-        "the edit.",
-        highlight=False,
-        soft_wrap=True,
-    )
-
-
-# -- the summary -----------------------------------------------------------------------------------
-
-
-def measure(loaded: pretrained.Loaded, dataset: SolidsDataset, windows: int = WINDOWS) -> Summary:
-    """One move, one resize and one transplant of every true object of some windows.
-
-    Objects take turns with the protocol's commands: `geoco eval` runs all of them on each.
-    """
-    slot_model = adapter(loaded.model, loaded.config)
-    assert isinstance(slot_model, OneSlotModel)
-    model = _Remembering(slot_model)
-    found = factual(model, dataset, BATCH, windows)
-    assert found.reference is not None
-    objects = references(found)
-    kinds = [
-        _kind(model, dataset, found, objects, _in_turn(objects, asked))
-        for asked in (
-            asked_moves(objects),
-            asked_resizes(objects),
-            asked_transplants(found, objects),
-        )
-    ]
-    return Summary(
-        loaded.name,
-        loaded.step,
-        len(found),
-        len(set(found.source)),
-        len(objects),
-        float(found.psnr.mean()),
-        segmentation(found, found.reference).foreground_ari,
-        *kinds,
-    )
-
-
-class _Remembering:
-    """A model that draws a scene once: all kinds of edits start from the same ones."""
-
-    def __init__(self, model: OneSlotModel) -> None:
-        self.slots, self.size = model.slots, model.size
-        self.encode, self.compose = model.encode, model.compose
-        self._model = model
-        self._scenes: dict[bytes, Fields] = {}
-
-    def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
-        return self.compose(encoded, self.fields(slots))
-
-    def fields(self, slots: Slots) -> Fields:
-        if slots.scale.shape[1] < self.slots:
-            return self._model.fields(slots)
-        parts = (slots.appearance, slots.position, slots.scale)
-        key = b"".join(part.cpu().numpy().tobytes() for part in parts)
-        if key not in self._scenes:
-            self._scenes[key] = self._model.fields(slots)
-        return self._scenes[key]
-
-
-def _in_turn(objects: References, asked: Asked) -> Asked:
-    """Of each object one command, the next object the next one; transplants have but one."""
-    if asked.kind == "transplant":
-        return asked
-    number = torch.arange(len(objects))
-    each = len(asked) // max(len(objects), 1)
-    return asked.rows(number * each + number % max(each, 1))
-
-
-def _kind(
-    model: OneSlotModel, dataset: SolidsDataset, found: Factual, objects: References, asked: Asked
-) -> Kind:
-    device = torch.device("cpu")
-    able = objects.slot >= 0
-    done = (able[asked.object] & able[asked.donor]).nonzero()[:, 0]
-    commands = _commands(found, objects, asked.rows(done))
-    wanted = eligibility(found, commands)
-    scored = wanted.valid & found.valid[commands.window, commands.slot].numpy()
-    window = objects.window[asked.object]
-    before = found.image[window]
-    after = before.clone()
-    masks, targets = torch.zeros(2, len(commands), *before.shape[-2:], dtype=torch.bool)
-    for chunk, slot, (rgb, logits) in edited_scenes(model, found, commands, BATCH):
-        after[done[chunk]] = composite(rgb, ownership(logits))
-        masks[chunk] = hard_ownership(logits)[:, slot]
-        targets[chunk] = ideal_targets(found, commands, chunk)[1]
-    truth = truths(dataset, found, objects, asked, device).image
-    region = oracle_targets(found, objects, asked, device).region
-    video = found.video[window.numpy()]
-
-    def likeness(image: Float[Tensor, "edit 3 height width"]) -> Interval:
-        return _mean(metrics_rgb.region_psnr(image, truth, region).numpy(), video)
-
-    def overlap(values: Float64[np.ndarray, " command"]) -> Interval:
-        return _mean(PERCENT * values[scored], video[done.numpy()][scored])
-
-    return Kind(
-        edits=len(asked),
-        unassociated=len(asked) - len(done),
-        scored=int(scored.sum()),
-        f1=overlap(metrics.f1(masks, targets).numpy()),
-        f1_unedited=overlap(wanted.noop),
-        psnr=likeness(after),
-        psnr_reconstruction=likeness(before),
-        psnr_frame=likeness(found.frame[window].float() / 255),
-    )
-
-
-def _commands(found: Factual, objects: References, asked: Asked) -> Commands:
-    """The same edits through the slots of the objects."""
-    recipients = objects.window[asked.object], objects.slot[asked.object]
-    if asked.kind == "transplant":
-        donors = objects.window[asked.donor], objects.slot[asked.donor]
-        return transplanted(found, recipients, donors)
-    every = (moves if asked.kind == "position" else resizes)(found, recipients)
-    each = len(every) // max(len(asked), 1)
-    return every.rows(torch.arange(len(asked)) * each + asked.command)
-
-
-def _mean(values: Float64[np.ndarray, " edit"], video: Int64[np.ndarray, " edit"]) -> Interval:
-    """Within videos, then over videos, as the object-matched tables take it."""
-    defined = ~np.isnan(values)
-    if not defined.any():
-        return Interval(float("nan"), float("nan"), float("nan"))
-    return metrics.paired_interval(metrics.video_means(values[defined], video[defined]), REPLICATES)
-
-
 # -- words -----------------------------------------------------------------------------------------
 
 
@@ -391,10 +182,6 @@ def _saved(path: Path, pictures: list[drawing.Picture], frames_per_second: float
 
 def _say(console: Console, what: str, path: Path) -> None:
     console.print(f"{what}: {path}", soft_wrap=True)
-
-
-def _number(value: float) -> str:
-    return "–" if np.isnan(value) else f"{value:.1f}"
 
 
 def _program() -> str:

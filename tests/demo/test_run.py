@@ -21,6 +21,7 @@ from geoco.data import SolidsDataset
 from geoco.demo import pictures as demo_pictures
 from geoco.demo import run
 from geoco.demo.pictures import Subject
+from geoco.demo.summary import Summary, measure
 from geoco.editing.editor import Editor, Film, Scene
 from geoco.evaluation import GeoCoModel, as_values
 from geoco.evaluation.matched import MatchedRecords, matched_records
@@ -65,8 +66,8 @@ def records(loaded: pretrained.Loaded, dataset: SolidsDataset, found: Factual) -
 
 
 @pytest.fixture(scope="module")
-def summary(loaded: pretrained.Loaded, dataset: SolidsDataset) -> run.Summary:
-    return run.measure(loaded, dataset, WINDOWS)
+def summary(loaded: pretrained.Loaded, dataset: SolidsDataset) -> Summary:
+    return measure(loaded, dataset, WINDOWS)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +106,7 @@ def by_video(values: np.ndarray, video: np.ndarray) -> float:
 
 
 def test_the_summary_is_the_object_matched_table_of_some_edits(
-    summary: run.Summary, records: MatchedRecords
+    summary: Summary, records: MatchedRecords
 ) -> None:
     objects = list(dict.fromkeys(zip(records.window.tolist(), records.label.tolist(), strict=True)))
     assert summary.objects == len(objects)
@@ -128,7 +129,7 @@ def test_the_summary_is_the_object_matched_table_of_some_edits(
 
 
 def test_what_leaving_the_picture_as_it_is_would_score(
-    summary: run.Summary, dataset: SolidsDataset, found: Factual
+    summary: Summary, dataset: SolidsDataset, found: Factual
 ) -> None:
     """The moves by hand, with a region of shifted and grown masks."""
     assert found.reference is not None
@@ -163,7 +164,7 @@ def shifted(mask: np.ndarray, dx: int, dy: int) -> np.ndarray:
     return np.roll(padded, (dy, dx), (0, 1))[8:-8, 8:-8]
 
 
-def test_reconstruction_and_segmentation(summary: run.Summary, found: Factual) -> None:
+def test_reconstruction_and_segmentation(summary: Summary, found: Factual) -> None:
     assert (summary.model, summary.step) == ("tiny", 7)
     assert (summary.windows, summary.videos) == (WINDOWS, 4)
     assert found.reference is not None
@@ -367,7 +368,7 @@ def test_the_demo_with_a_shipped_model(
     assert "geoco serve geoco-solids-tiny and open http://127.0.0.1:8000" in text
 
     values = json.loads((out / "summary.json").read_text())
-    expected = as_values(run.measure(loaded, dataset)) | {"model": "geoco-solids-tiny"}
+    expected = as_values(measure(loaded, dataset)) | {"model": "geoco-solids-tiny"}
     assert values == expected
     assert values["windows"] == 12  # all there are
     assert f"{values['position']['psnr']['estimate']:.1f}" in text

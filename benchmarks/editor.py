@@ -74,7 +74,7 @@ def decoding(editor: Editor, repeats: int) -> tuple[float, float]:
     """Milliseconds of an edit with its picture, and of drawing the same scene from nothing."""
     size = editor.model.size
     clip = SolidsDataset(config.SolidsConfig(height=size, width=size), "val")[0]
-    scene = editor.encode(media.picture(clip.video[0]))
+    scene = editor.encode(media.read_picture(clip.video[0]))
     take = scene.take
     one, everything = [], []
     for number in range(repeats):  # by turns, so that other work on the machine hits both

@@ -1,20 +1,23 @@
-"""Pictures and videos in and out: whatever a user brings, fitted to a model; whatever they ask for.
+"""Pictures and videos in and out; the only place that decodes and writes their files.
 
-The largest centred square is taken and resized,
-antialiased; nothing is stretched.
+In: `read_picture` and `read_video` take whatever a user brings, `read_image` and `decode_video` a
+file; `decode_image` and `extract_pixels` are the decoding itself, for callers with limits and
+sentences of their own. `fit_frames` brings frames to a model's size: the largest centred square,
+resized and antialiased; nothing is stretched. Out: `save_frames` and `encode_png`.
 """
 
 import io
 import re
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from fractions import Fraction
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import UInt8
+from jaxtyping import Float, UInt8
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
@@ -29,7 +32,7 @@ Pictures = UInt8[np.ndarray, "time height width 3"]
 MOST_FRAMES = 200  # of a film: all its slots stay in memory, some 6 MB a frame at 64 x 64
 
 
-def picture(source: Any) -> Picture:
+def read_picture(source: Any) -> Picture:
     """A path, a PIL image, an array or a tensor as upright RGB.
 
     Arrays are [height, width] or [height, width, 3 or 4], tensors may also have channels first;
@@ -49,19 +52,19 @@ def picture(source: Any) -> Picture:
             "a picture must be a path, a PIL image, an array or a tensor, got "
             f"{type(source).__name__}"
         )
-    return _bytes(source)
+    return _convert_to_rgb(source)
 
 
-def pictures(source: Any, most: int = MOST_FRAMES) -> Pictures:
+def read_video(source: Any, most: int = MOST_FRAMES) -> Pictures:
     """A video file, a folder of images, or a sequence or array of frames."""
     if isinstance(source, str | Path):
         path = Path(source)
         if path.is_dir():
-            found = [read_image(image) for image in islice(find_images(path), most + 1)]
-            if not found:
+            frames = [read_image(image) for image in islice(find_images(path), most + 1)]
+            if not frames:
                 raise GeocoError(f"{path}: there is no image in this folder")
         elif path.suffix.lower() in VIDEOS:
-            found = [frame for _, frame in islice(decode_video(path), most + 1)]
+            frames = [frame for _, frame in islice(decode_video(path), most + 1)]
         elif path.exists():
             raise GeocoError(
                 f"{path}: expected a video ({', '.join(VIDEOS)}) or a folder of images"
@@ -69,17 +72,17 @@ def pictures(source: Any, most: int = MOST_FRAMES) -> Pictures:
         else:
             raise GeocoError(f"{path}: there is no such file or folder")
     elif isinstance(source, Iterable) and not isinstance(source, Image.Image):
-        found = [picture(frame) for frame in islice(source, most + 1)]
+        frames = [read_picture(frame) for frame in islice(source, most + 1)]
     else:
         raise GeocoError(f"a video must be a path or a sequence of frames, not {source!r:.60}")
-    if not found:
+    if not frames:
         raise GeocoError("a video needs at least one frame, got none")
-    if len(found) > most:
+    if len(frames) > most:
         raise GeocoError(f"the video has more than {most} frames: cut it into shorter pieces")
-    shapes = {frame.shape for frame in found}
+    shapes = {frame.shape for frame in frames}
     if len(shapes) > 1:
         raise GeocoError(f"all frames must have one size, got {sorted(shapes)}")
-    return np.stack(found)
+    return np.stack(frames)
 
 
 # -- reading files ---------------------------------------------------------------------------------
@@ -95,7 +98,7 @@ def list_folder(folder: Path) -> list[Path]:
         raise GeocoError(f"{folder}: expected a folder, but this is a file") from None
     except OSError as error:
         raise GeocoError(f"{folder}: cannot read this folder: {error.strerror}") from None
-    return sorted(entries, key=_natural_order)
+    return sorted(entries, key=_natural_key)
 
 
 def find_images(folder: Path) -> list[Path]:
@@ -105,8 +108,9 @@ def find_images(folder: Path) -> list[Path]:
 def read_image(path: Path) -> Picture:
     """An image file as upright RGB. Alpha is dropped, not composited: frames are opaque."""
     try:
-        with Image.open(path) as image:
-            upright = ImageOps.exif_transpose(image)
+        return decode_image(path)
+    except GeocoError as error:
+        raise GeocoError(f"{path}: {error}") from None
     except UnidentifiedImageError:
         empty = path.stat().st_size == 0
         reason = "the file is empty" if empty else "the file is not an image, or is damaged"
@@ -114,39 +118,46 @@ def read_image(path: Path) -> Picture:
     except (OSError, SyntaxError, ValueError, struct.error, Image.DecompressionBombError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise GeocoError(f"{path}: cannot read this image: {reason}") from None
-    if upright.mode[0] in "IF":
-        raise GeocoError(
-            f"{path}: expected 8 bits per channel, got an image of mode {upright.mode}"
-        )
+
+
+def decode_image(
+    source: Path | bytes,
+    formats: tuple[str, ...] | None = None,
+    check_size: Callable[[int, int], None] | None = None,
+) -> Picture:
+    """An image file, or its bytes, as upright RGB; damage raises whatever Pillow raises.
+
+    `formats` are those that it may have; `check_size` gets the header's width and height before any
+    pixel is decoded.
+    """
+    file = source if isinstance(source, Path) else io.BytesIO(source)
+    with Image.open(file, formats=formats) as image:
+        if check_size is not None:
+            check_size(*image.size)
+        if image.mode[0] in "IF":
+            raise GeocoError(f"expected 8 bits per channel, got an image of mode {image.mode}")
+        upright = ImageOps.exif_transpose(image)
     if upright.mode == "P":  # a palette may hold transparency, which RGB alone would refuse
         upright = upright.convert("RGBA")
     return np.asarray(upright.convert("RGB"))
 
 
 def decode_video(path: Path, frame_rate: float | None = None) -> Iterator[tuple[str, Picture]]:
-    try:
-        import av
-    except ImportError:
-        raise GeocoError(
-            f"{path}: reading video files needs PyAV: pip install 'geoco-savi[video]'"
-        ) from None
+    """The frames of a video file with their names; with a frame rate, those nearest its times."""
+    av = import_av(f"{path}: reading video files")
     _check_whole(path)
     try:
         with av.open(str(path.absolute())) as container:
             if not container.streams.video:
                 audio = "only audio" if container.streams.audio else "the file may be cut off"
                 raise GeocoError(f"{path}: there is no video in this file: {audio}")
-            timed = _timed(path, container)
+            timed = _decode_timed(path, container)
             every = (frame for _, frame in timed if frame is not None)
             number = -1
             for number, frame in enumerate(
-                every if frame_rate is None else _nearest(timed, frame_rate)
+                every if frame_rate is None else _choose_nearest(timed, frame_rate)
             ):
-                pixels = frame.to_ndarray(format="rgb24")
-                # Phones film sideways and say so; older PyAV does not pass it on. Both count the
-                # angle counterclockwise.
-                quarters = round(getattr(frame, "rotation", 0) / 90)
-                yield f"frame {number}", np.rot90(pixels, quarters)
+                yield f"frame {number}", extract_pixels(frame)
             if number < 0:
                 raise GeocoError(f"{path}: this video has no frames")
     except av.FFmpegError as error:
@@ -155,7 +166,24 @@ def decode_video(path: Path, frame_rate: float | None = None) -> Iterator[tuple[
         ) from None
 
 
-def _timed(path: Path, container: Any) -> Iterator[tuple[float, Any]]:
+def extract_pixels(frame: Any) -> Picture:
+    """A decoded video frame as upright RGB."""
+    # Phones film sideways and say so; older PyAV does not pass it on. Both count the angle
+    # counterclockwise.
+    quarters = round(getattr(frame, "rotation", 0) / 90)
+    return np.rot90(frame.to_ndarray(format="rgb24"), quarters)
+
+
+def import_av(purpose: str) -> Any:
+    """PyAV, an optional dependency."""
+    try:
+        import av
+    except ImportError:
+        raise GeocoError(f"{purpose} needs PyAV: pip install 'geoco-savi[video]'") from None
+    return av
+
+
+def _decode_timed(path: Path, container: Any) -> Iterator[tuple[float, Any]]:
     """Every frame with its time in seconds, ending in the video's end time with no frame."""
     stream = container.streams.video[0]
     stream.thread_type = "AUTO"
@@ -179,7 +207,8 @@ def _timed(path: Path, container: Any) -> Iterator[tuple[float, Any]]:
     yield end, None
 
 
-def _nearest(timed: Iterator[tuple[float, Any]], rate: float) -> Iterator[Any]:
+def _choose_nearest(timed: Iterator[tuple[float, Any]], rate: float) -> Iterator[Any]:
+    """For each of the times k / rate, the frame that is nearest to it."""
     tolerance = 1e-3  # seconds; webm and mkv round times to milliseconds
     number = 0
     start, shown = next(timed)
@@ -211,7 +240,7 @@ def is_file(entry: Path, suffixes: tuple[str, ...]) -> bool:
     return entry.suffix.lower() in suffixes and not entry.is_dir()
 
 
-def _natural_order(path: Path) -> tuple[list[int | str], str]:
+def _natural_key(path: Path) -> tuple[list[int | str], str]:
     parts = re.split(r"(\d+)", path.name.casefold())  # text and digits alternate, text first
     return [int(part) if place % 2 else part for place, part in enumerate(parts)], path.name
 
@@ -234,7 +263,7 @@ def center_box(
     return left, top, left + crop_width, top + crop_height
 
 
-def fitted(frames: Pictures, size: int) -> UInt8[np.ndarray, "time _height _width 3"]:
+def fit_frames(frames: Pictures, size: int) -> UInt8[np.ndarray, "time _height _width 3"]:
     """The largest centred square of each frame, at a model's size."""
     height, width = frames.shape[1:3]
     if (height, width) == (size, size):
@@ -249,31 +278,33 @@ def fitted(frames: Pictures, size: int) -> UInt8[np.ndarray, "time _height _widt
     return np.stack([np.asarray(image) for image in images])
 
 
-def as_input(frames: Pictures, device: Any) -> Tensor:
-    """Frames as a model reads them: [time 3 height width] in [0, 1]."""
+def to_tensor(frames: Pictures, device: Any) -> Float[Tensor, "time 3 height width"]:
+    """Frames as a model reads them, in [0, 1]."""
     return torch.tensor(frames).permute(0, 3, 1, 2).to(device).float() / 255
 
 
-def as_pictures(images: Tensor) -> Pictures:
-    """What a model draws as bytes, [time height width 3]."""
-    images = (255 * images.detach().clamp(0, 1)).round().to(torch.uint8)
-    return images.permute(0, 2, 3, 1).cpu().numpy()
+def to_bytes(
+    images: Float[Tensor, "*frames 3 height width"],
+) -> UInt8[np.ndarray, "*frames height width 3"]:
+    """What a model draws, as bytes with channels last."""
+    pixels = (255 * images.detach().float().clamp(0, 1)).round().to(torch.uint8)
+    return pixels.movedim(-3, -1).cpu().numpy()
 
 
-def png(image: Picture) -> bytes:
+def encode_png(image: Picture) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(image).save(buffer, format="PNG")
     return buffer.getvalue()
 
 
-def save(path: Path, frames: Sequence[Picture], frames_per_second: float = 12) -> None:
+def save_frames(path: Path, frames: Sequence[Picture], frames_per_second: float = 12) -> None:
     """Write a picture (.png), an animation (.gif), a video (.mp4) or, without suffix, a folder.
 
     Whole or not at all; a folder of frames must not exist yet.
     """
     suffix = path.suffix.lower()
     if suffix == ".mp4":
-        write_whole(path, _mp4(frames, frames_per_second))
+        write_whole(path, _encode_mp4(frames, frames_per_second))
     elif suffix == "":
         _save_folder(path, frames)
     elif suffix == ".png" and len(frames) != 1:
@@ -292,17 +323,12 @@ def _save_folder(path: Path, frames: Sequence[Picture]) -> None:
     partial = path.with_name(path.name + ".partial")
     partial.mkdir(parents=True, exist_ok=True)
     for number, frame in enumerate(frames):
-        write_whole(partial / f"{number:05d}.png", png(frame))
+        write_whole(partial / f"{number:05d}.png", encode_png(frame))
     partial.rename(path)
 
 
-def _mp4(frames: Sequence[Picture], frames_per_second: float) -> bytes:
-    try:
-        import av
-    except ImportError:
-        raise GeocoError("writing .mp4 needs PyAV: pip install 'geoco-savi[video]'") from None
-    from fractions import Fraction
-
+def _encode_mp4(frames: Sequence[Picture], frames_per_second: float) -> bytes:
+    av = import_av("writing .mp4")
     height, width = (side + side % 2 for side in frames[0].shape[:2])  # H.264 wants even sides
     buffer = io.BytesIO()
     with av.open(buffer, "w", format="mp4") as container:
@@ -321,7 +347,7 @@ def _mp4(frames: Sequence[Picture], frames_per_second: float) -> bytes:
     return buffer.getvalue()
 
 
-def _bytes(values: np.ndarray) -> Picture:
+def _convert_to_rgb(values: np.ndarray) -> Picture:
     if values.ndim == 2:
         values = values[..., None].repeat(3, -1)
     if values.ndim != 3 or values.shape[-1] not in (1, 3, 4) or 0 in values.shape:

@@ -34,7 +34,7 @@ def slots(
 
     if not source.exists():
         raise GeocoError(f"{source}: there is no such file or folder")
-    picture = media.pictures(source)[0] if _is_video(source) else source
+    picture = media.read_video(source)[0] if _is_video(source) else source
     scene = Editor.load(model, device).encode(picture, seed)
     table = Table("slot", "x", "y", "scale", "pixels", "box", "")
     for slot in scene.slots:
@@ -46,7 +46,7 @@ def slots(
         )
     console.print(table)
     path = out or source.with_name(f"{source.stem}-slots.png")
-    media.save(path, [scene.outlined(zoom=max(1, 512 // scene.image.shape[0]))])
+    media.save_frames(path, [scene.outlined(zoom=max(1, 512 // scene.image.shape[0]))])
     console.print(f"wrote {path}", soft_wrap=True)
 
 

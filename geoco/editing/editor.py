@@ -39,7 +39,7 @@ from geoco.editing.operations import (
 )
 from geoco.errors import GeocoError
 from geoco.models import pretrained
-from geoco.models.tracking import follow
+from geoco.models.tracking import bind_videos, knows_videos
 
 SEED = 42
 FrameRange = tuple[int, int]
@@ -68,8 +68,7 @@ class Editor:
         self.name, self.model = loaded.name, loaded.model
         self.trained_scales = loaded.trained_scales
         self.device = next(loaded.model.parameters()).device
-        frames = loaded.config.data.window.length
-        self.knows_videos = frames > 1 or loaded.model.temporal is not None
+        self.knows_videos = knows_videos(loaded.config)
 
     @classmethod
     def load(cls, name: str | Path, device: str = "cpu") -> "Editor":
@@ -81,7 +80,7 @@ class Editor:
 
         Slots start at random places; another seed may bind them better.
         """
-        frames = media.fitted(media.picture(picture)[None], self.model.size)
+        frames = media.fit_frames(media.read_picture(picture)[None], self.model.size)
         return Scene(self, frames, seed, self._take(frames, seed))
 
     def encode_video(self, video: Any, seed: int = SEED, frames_per_second: float = 12) -> "Film":
@@ -90,7 +89,7 @@ class Editor:
         Each frame starts where the one before ended, or where a temporal model says; with a model
         of single frames, at the places of the slots before.
         """
-        frames = media.fitted(media.pictures(video), self.model.size)
+        frames = media.fit_frames(media.read_video(video), self.model.size)
         return Film(
             self, frames, seed, self._take(frames, seed), frames_per_second=frames_per_second
         )
@@ -100,11 +99,8 @@ class Editor:
         generator = torch.Generator().manual_seed(seed)
         slots = self.model.settings.slots.count
         starts = 2 * torch.rand(1, slots, 2, generator=generator) - 1
-        starts, video = starts.to(self.device), media.as_input(frames, self.device)
-        if len(frames) > 1 and not self.knows_videos:
-            found = follow(self.model, video, starts[0])
-            return Take.of(self.model, found.slots, found.attention)
-        bound = self.model.bind(video[None], starts)
+        starts, video = starts.to(self.device), media.to_tensor(frames, self.device)
+        bound = bind_videos(self.model, video[None], starts, self.knows_videos)
         return Take.of(self.model, bound.slots[0], bound.attention[0])
 
 
@@ -294,7 +290,7 @@ class Scene(_Edited):
     @cached_property
     def image(self) -> UInt8[np.ndarray, "height width 3"]:
         """The picture as the model draws it, with all edits."""
-        return media.as_pictures(self.take.image)[0]
+        return media.to_bytes(self.take.image)[0]
 
     @cached_property
     def masks(self) -> Bool[np.ndarray, "slot height width"]:
@@ -313,7 +309,7 @@ class Scene(_Edited):
 
     def save(self, path: str | Path) -> None:
         """Write the picture as .png."""
-        media.save(Path(path), [self.image])
+        media.save_frames(Path(path), [self.image])
 
     def outlined(self, zoom: int = 4) -> UInt8[np.ndarray, "_height _width 3"]:
         """The picture, enlarged, with numbered outlines of the objects."""
@@ -347,7 +343,7 @@ class Film(_Edited):
     @cached_property
     def images(self) -> UInt8[np.ndarray, "time height width 3"]:
         """The frames as the model draws them, with all edits."""
-        return media.as_pictures(self.take.image)
+        return media.to_bytes(self.take.image)
 
     @cached_property
     def masks(self) -> Bool[np.ndarray, "time slot height width"]:
@@ -376,7 +372,7 @@ class Film(_Edited):
 
     def save(self, path: str | Path) -> None:
         """Write .mp4, .gif or a folder of frames."""
-        media.save(Path(path), list(self.images), self.frames_per_second)
+        media.save_frames(Path(path), list(self.images), self.frames_per_second)
 
     def _check(self, frame: int) -> None:
         if not 0 <= frame < len(self):

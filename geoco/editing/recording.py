@@ -6,13 +6,11 @@ replayed anywhere; the model is named, not held.
 
 import base64
 import hashlib
-import io
 import json
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
-from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from geoco import media
@@ -153,7 +151,7 @@ def _list(edited: Recorded) -> EditList:
         frames_per_second=edited.frames_per_second,
         frames=()
         if edited.film
-        else tuple(base64.b64encode(media.png(frame)).decode() for frame in edited.frames),
+        else tuple(base64.b64encode(media.encode_png(frame)).decode() for frame in edited.frames),
         film=_list(edited.film[0]) if edited.film else None,
         number=edited.film[1] if edited.film else 0,
         edits=edited.history,
@@ -196,7 +194,6 @@ def _start(found: EditList, editor: Encoder) -> Any:
 
 def _frame(text: str) -> np.ndarray:
     try:
-        with Image.open(io.BytesIO(base64.b64decode(text, validate=True))) as image:
-            return np.asarray(image.convert("RGB"))
+        return media.decode_image(base64.b64decode(text, validate=True), ("PNG",))
     except (ValueError, OSError):
         raise GeocoError("the edit list is not right: a frame is not a PNG in base 64") from None

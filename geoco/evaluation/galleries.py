@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int64, UInt8
-from torch import Tensor
+from jaxtyping import Bool, Int64, UInt8
 
-from geoco import drawing, edit_maps
+from geoco import drawing, edit_maps, media
 from geoco.errors import GeocoError
 from geoco.evaluation.commands import (
     FACTORS,
@@ -144,7 +143,7 @@ def edit(model: SlotModel, factual: Factual, commands: Commands, batch: int) -> 
     pictures = np.zeros((len(commands), height, width, 3), dtype=np.uint8)
     supports = np.zeros((len(commands), height, width), dtype=np.bool_)
     for chunk, slot, (rgb, logits) in edited_scenes(model, factual, commands, batch):
-        pictures[chunk.numpy()] = _bytes(composite(rgb, ownership(logits)))
+        pictures[chunk.numpy()] = media.to_bytes(composite(rgb, ownership(logits)))
         supports[chunk.numpy()] = hard_ownership(logits)[:, slot].cpu().numpy()
     wanted = targets(factual, commands, torch.arange(len(commands)))[1].numpy()
     return Edited(pictures, supports, wanted)
@@ -216,7 +215,9 @@ def _transplant_panels(
 
 
 def _reconstruction(factual: Factual, row: int, slot: int) -> Panel:
-    return Panel(_bytes(factual.image[row]), (Outline(factual.masks[row, slot].numpy(), FACTUAL),))
+    return Panel(
+        media.to_bytes(factual.image[row]), (Outline(factual.masks[row, slot].numpy(), FACTUAL),)
+    )
 
 
 def _named(kind: CommandKind, command: int) -> str:
@@ -232,8 +233,3 @@ def _where(factual: Factual, row: int, slot: int, between: str = ", ") -> str:
 
 def _places(objects: Objects) -> list[tuple[int, int]]:
     return list(zip(objects[0].tolist(), objects[1].tolist(), strict=True))
-
-
-def _bytes(image: Float[Tensor, "*frames 3 height width"]) -> UInt8[np.ndarray, "*frames h w 3"]:
-    pixels = (image.float().clamp(0, 1) * 255).round().to(torch.uint8)
-    return pixels.movedim(-3, -1).cpu().numpy()

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from geoco import drawing
+from geoco import drawing, media
 from geoco.data.loader import Batch
 from geoco.metrics import rgb
 from geoco.models import compositing
@@ -118,5 +118,4 @@ def _with(binding: Binding, slots: Slots) -> Binding:
 
 
 def _pictures(image: Float[Tensor, "batch 1 3 height width"]) -> list[drawing.Picture]:
-    frames = (image[:, 0].float().clamp(0, 1) * 255).round().to(torch.uint8)
-    return list(frames.permute(0, 2, 3, 1).cpu().numpy())
+    return list(media.to_bytes(image[:, 0]))

@@ -71,7 +71,7 @@ def _images(made: Edited) -> np.ndarray:
 def _file(what: Export, frames: Sequence[np.ndarray], frames_per_second: float) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / what.value
-        media.save(path, frames, frames_per_second)
+        media.save_frames(path, frames, frames_per_second)
         return path.read_bytes()
 
 

@@ -174,7 +174,7 @@ async def list_samples(service: TheService) -> list[SampleAnswer]:
 )
 async def sample_picture(service: TheService, sample: str) -> Response:
     found = _sample(await service.samples(), sample)
-    return Response(media.png(found.frames[0]), media_type="image/png")
+    return Response(media.encode_png(found.frames[0]), media_type="image/png")
 
 
 @router.post(
@@ -204,7 +204,7 @@ async def upload(
     """The body is the file itself. Its kind is read from its content, not from its type or name."""
     data = await request.body()
     size, settings = service.editor.model.size, service.settings
-    found = await service.gate.run(lambda: uploads.read(data, size, settings))
+    found = await service.gate.run(lambda: uploads.read_upload(data, size, settings))
     start = Opened(service.editor, found.frames, seed, found.frames_per_second)
     return await service.show(session, State(start, found.notes))
 
@@ -219,7 +219,7 @@ async def upload(
 async def import_edits(service: TheService, session: TheSession, request: Request) -> StateAnswer:
     """The body is a file that `edits.json` gave, here or from Python."""
     data = await request.body()
-    text, is_film = await service.gate.run(lambda: uploads.edit_list(data, service.settings))
+    text, is_film = await service.gate.run(lambda: uploads.read_edit_list(data, service.settings))
     return await service.show(session, State(Imported(service.editor, text, is_film)))
 
 

@@ -160,7 +160,7 @@ class FrameAnswer(_Answer):
             image, masks, slots = made.image, made.masks, made.slots
         return cls(
             number=number,
-            picture=base64.b64encode(media.png(image)).decode(),
+            picture=base64.b64encode(media.encode_png(image)).decode(),
             runs=run_lengths(masks.argmax(0)),
             slots=[SlotAnswer.of(slot) for slot in slots],
         )

@@ -9,12 +9,13 @@ import io
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from fastapi import HTTPException
 from jaxtyping import UInt8
-from PIL import Image, ImageOps
+from PIL import Image
 from pydantic import ValidationError
 
 from geoco import media
@@ -36,8 +37,6 @@ BROKEN = (
     struct.error,
 )
 
-Frame = UInt8[np.ndarray, "height width 3"]
-
 
 @dataclass(frozen=True, eq=False)
 class Upload:
@@ -48,30 +47,30 @@ class Upload:
     notes: tuple[str, ...]
 
 
-def read(data: bytes, size: int, settings: Settings) -> Upload:
+def read_upload(data: bytes, size: int, settings: Settings) -> Upload:
     """A picture or a video of at most so many pixels and frames."""
     if not data:
         raise GeocoError("the file is empty")
-    image, video = _image_format(data), _video_format(data)
+    image, video = _recognize_image(data), _recognize_video(data)
     if image is not None:
-        picture = _picture(data, image, settings)
-        notes = _fitted(picture.shape[1], picture.shape[0], size)
-        return Upload(media.fitted(picture[None], size), 12, notes)
+        picture = _read_picture(data, image, settings)
+        notes = _describe_fit(picture.shape[1], picture.shape[0], size)
+        return Upload(media.fit_frames(picture[None], size), 12, notes)
     if video is not None:
-        return _video(data, video, size, settings)
+        return _read_video(data, video, size, settings)
     raise HTTPException(415, f"this file is of no kind that can be edited: {EXPECTED}")
 
 
-def edit_list(data: bytes, settings: Settings) -> tuple[str, bool]:
+def read_edit_list(data: bytes, settings: Settings) -> tuple[str, bool]:
     """An edit list that is safe to replay, and whether it is a film's."""
     try:
         text = data.decode()
-        found = EditList.model_validate_json(text)
+        edit_list = EditList.model_validate_json(text)
     except UnicodeDecodeError:
         raise GeocoError("the edit list is not right: it is not text in UTF-8") from None
     except ValidationError as error:
         raise GeocoError(recording.sentence(error, "the edit list is not right:")) from None
-    lists = list(_all(found))
+    lists = list(_walk_lists(edit_list))
     frames = sum(len(one.frames) for one in lists)
     edits = sum(len(one.edits) for one in lists)
     if frames > 2 * settings.film_frames or edits > settings.edits:
@@ -81,17 +80,18 @@ def edit_list(data: bytes, settings: Settings) -> tuple[str, bool]:
         )
     for one in lists:
         for frame in one.frames:
-            _picture(_bytes(frame), "PNG", settings)
-    return text, found.kind == "Film"
+            _read_picture(_decode_base64(frame), "PNG", settings)
+    return text, edit_list.kind == "Film"
 
 
-def _all(found: EditList) -> Iterator[EditList]:
-    yield found
-    for other in (*found.donors.values(), *([found.film] if found.film else [])):
-        yield from _all(other)
+def _walk_lists(edit_list: EditList) -> Iterator[EditList]:
+    """A list with those of its donors and of the film that it is a frame of."""
+    yield edit_list
+    for other in (*edit_list.donors.values(), *([edit_list.film] if edit_list.film else [])):
+        yield from _walk_lists(other)
 
 
-def _bytes(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:
@@ -101,24 +101,17 @@ def _bytes(text: str) -> bytes:
 # -- pictures --------------------------------------------------------------------------------------
 
 
-def _image_format(data: bytes) -> str | None:
+def _recognize_image(data: bytes) -> str | None:
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "WEBP"
     return next((name for magic, name in IMAGES.items() if data.startswith(magic)), None)
 
 
-def _picture(data: bytes, kind: str, settings: Settings) -> Frame:
+def _read_picture(data: bytes, kind: str, settings: Settings) -> media.Picture:
     try:
-        with Image.open(io.BytesIO(data), formats=[kind]) as image:
-            _check_pixels(*image.size, settings)  # the header's word, before any pixel is decoded
-            if image.mode[0] in "IF":
-                raise GeocoError(f"expected 8 bits per channel, got a picture of mode {image.mode}")
-            upright = ImageOps.exif_transpose(image)
-            if upright.mode == "P":  # a palette may hold transparency
-                upright = upright.convert("RGBA")
-            return np.asarray(upright.convert("RGB"))
+        return media.decode_image(data, (kind,), partial(_check_pixels, settings=settings))
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise HTTPException(413, _too_large(settings)) from None
+        raise HTTPException(413, _describe_too_large(settings)) from None
     except GeocoError:
         raise
     except BROKEN:
@@ -128,7 +121,7 @@ def _picture(data: bytes, kind: str, settings: Settings) -> Frame:
 # -- videos ----------------------------------------------------------------------------------------
 
 
-def _video_format(data: bytes) -> str | None:
+def _recognize_video(data: bytes) -> str | None:
     """FFmpeg's name of the container."""
     if data[4:8] in (b"ftyp", b"moov", b"mdat", b"wide"):
         return "mov"
@@ -139,11 +132,8 @@ def _video_format(data: bytes) -> str | None:
     return "gif" if data.startswith((b"GIF87a", b"GIF89a")) else None
 
 
-def _video(data: bytes, kind: str, size: int, settings: Settings) -> Upload:
-    try:
-        import av
-    except ImportError:
-        raise GeocoError("reading videos needs PyAV: pip install 'geoco-savi[video]'") from None
+def _read_video(data: bytes, kind: str, size: int, settings: Settings) -> Upload:
+    av = media.import_av("reading videos")
     try:
         with av.open(io.BytesIO(data), format=kind) as container:
             if not container.streams.video:
@@ -155,7 +145,7 @@ def _video(data: bytes, kind: str, size: int, settings: Settings) -> Upload:
             _check_frames(stream.frames, settings)
             rate = float(stream.average_rate or 12)
             sizes: set[tuple[int, int]] = set()
-            frames = list(_decoded(container, size, settings, sizes))
+            frames = list(_decode_frames(container, size, settings, sizes))
     except (av.FFmpegError, *BROKEN) as error:
         if isinstance(error, GeocoError):
             raise
@@ -164,27 +154,25 @@ def _video(data: bytes, kind: str, size: int, settings: Settings) -> Upload:
         raise GeocoError("this video has no frames")
     kept = np.linspace(0, len(frames) - 1, min(len(frames), settings.film_frames)).round()
     chosen = np.stack([frames[int(number)] for number in kept])
-    notes = _fitted(*next(iter(sizes)), size)
+    notes = _describe_fit(*next(iter(sizes)), size)
     if len(kept) < len(frames):
         notes = (f"{len(kept)} of {len(frames)} frames are used, evenly spaced", *notes)
     rate = min(60.0, max(1.0, rate * len(kept) / len(frames)))
     return Upload(chosen, rate, notes)
 
 
-def _decoded(
+def _decode_frames(
     container: Any, size: int, settings: Settings, sizes: set[tuple[int, int]]
-) -> Iterator[Frame]:
+) -> Iterator[media.Picture]:
     """Frames fitted one by one. Headers may lie: all are counted and measured again."""
     for number, frame in enumerate(container.decode(video=0), 1):
         _check_pixels(frame.width, frame.height, settings)
         _check_frames(number, settings)
-        pixels = np.rot90(
-            frame.to_ndarray(format="rgb24"), round(getattr(frame, "rotation", 0) / 90)
-        )
+        pixels = media.extract_pixels(frame)
         sizes.add((pixels.shape[1], pixels.shape[0]))
         if len(sizes) > 1:
             raise GeocoError("all frames of a video must have one size")
-        yield media.fitted(np.ascontiguousarray(pixels)[None], size)[0]
+        yield media.fit_frames(np.ascontiguousarray(pixels)[None], size)[0]
 
 
 # -- limits ----------------------------------------------------------------------------------------
@@ -192,10 +180,10 @@ def _decoded(
 
 def _check_pixels(width: int, height: int, settings: Settings) -> None:
     if width * height > settings.pixels:
-        raise HTTPException(413, _too_large(settings, f" of {width} x {height} pixels"))
+        raise HTTPException(413, _describe_too_large(settings, f" of {width} x {height} pixels"))
 
 
-def _too_large(settings: Settings, size: str = "") -> str:
+def _describe_too_large(settings: Settings, size: str = "") -> str:
     return f"a picture{size} is too large: at most {settings.pixels:,} pixels are read"
 
 
@@ -207,7 +195,7 @@ def _check_frames(count: int, settings: Settings) -> None:
         )
 
 
-def _fitted(width: int, height: int, size: int) -> tuple[str, ...]:
+def _describe_fit(width: int, height: int, size: int) -> tuple[str, ...]:
     if (width, height) == (size, size):
         return ()
     crop = "" if width == height else "cut to its middle square and "

@@ -112,7 +112,7 @@ def test_a_picture_is_bound_once_and_not_followed(
 ) -> None:
     editor = Editor.load(name)
     size = editor.model.size
-    picture = SolidsDataset(config.Solids(height=size, width=size), "val")[0].video[0]
+    picture = SolidsDataset(config.SolidsConfig(height=size, width=size), "val")[0].video[0]
     generator = torch.Generator().manual_seed(42)
     starts = 2 * torch.rand(editor.model.settings.slots.count, 2, generator=generator) - 1
     followed = follow(editor.model, picture[None].float() / 255, starts)
@@ -120,7 +120,7 @@ def test_a_picture_is_bound_once_and_not_followed(
     def refuse(*_: object) -> None:
         raise AssertionError("a picture was followed as a video")
 
-    monkeypatch.setattr("geoco.editing.editor.follow", refuse)
+    monkeypatch.setattr("geoco.models.tracking.follow", refuse)
     scene = editor.encode(picture)
     assert not editor.knows_videos
     for name in ("appearance", "position", "scale"):

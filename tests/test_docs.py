@@ -80,9 +80,7 @@ def test_an_anchor_is_as_on_github() -> None:
 def test_comments_name_pages_and_headings_that_are_there() -> None:
     named = 0
     for source in SOURCES:
-        text = re.sub(
-            r"\n\s*#?\s*", " ", source.read_text()
-        )  # a comment may go on in the next line
+        text = re.sub(r"\n\s*#?\s*", " ", source.read_text())  # comments go on in the next line
         for page, heading in re.findall(r'(docs/\w+\.md)(?:, "([^"]+)")?', text):
             named += 1
             assert (ROOT / page).exists(), f"{name_of(source)}: {page}"

@@ -22,8 +22,8 @@ from training_parts import breakdown, median
 
 from geoco import config
 from geoco.config import Config
-from geoco.data import open_dataset
-from geoco.data.loader import Batch, Order, ResidentFeed
+from geoco.data import ClipBatch, open_dataset
+from geoco.data.loader import Order, ResidentFeed
 from geoco.models import checkpoints, decoders, pretrained
 from geoco.models.geoco import GeoCo
 from geoco.ops import ScaleSteeredConv2d, steered
@@ -129,7 +129,7 @@ def _stepped(
     return run
 
 
-def _inputs(feed: ResidentFeed, index: int, settings: Config) -> tuple[Batch, Draws]:
+def _inputs(feed: ResidentFeed, index: int, settings: Config) -> tuple[ClipBatch, Draws]:
     train, slots = settings.train, settings.model.slots.count
     generator = torch.Generator().manual_seed(index)
     frames = settings.data.window.length

@@ -20,7 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode, register_flop_formula
 
 import geoco.ops  # noqa: F401 (registers the operator that is counted here)
 from geoco.config import Config
-from geoco.data.loader import Batch
+from geoco.data import ClipBatch
 from geoco.models.decoders import Fields
 from geoco.models.geoco import GeoCo
 from geoco.models.slots import Binding, Slots
@@ -40,7 +40,7 @@ class Part:
 
 
 def breakdown(
-    stepper: Stepper, batch: Batch, draws: objective.Draws, plan: Plan, settings: Config
+    stepper: Stepper, batch: ClipBatch, draws: objective.Draws, plan: Plan, settings: Config
 ) -> None:
     """Print a table of the parts of the step that `plan` says."""
     device = stepper.device
@@ -102,10 +102,12 @@ def median(run: Callable[[int], object], device: torch.device, count: int) -> fl
 
 
 def _parts(
-    stepper: Stepper, batch: Batch, draws: objective.Draws, plan: Plan, settings: Config
+    stepper: Stepper, batch: ClipBatch, draws: objective.Draws, plan: Plan, settings: Config
 ) -> list[Part]:
     model = stepper.model
-    video = batch.video.float() / 255
+    sources = batch.source_numbers
+    assert sources is not None
+    video = batch.images()
     frames = video.flatten(0, 1)
     with torch.no_grad(), stepper.fabric.autocast():
         bound = model.bind(video, draws.positions)
@@ -138,7 +140,7 @@ def _parts(
     def judged(m: GeoCo) -> list[Tensor]:
         stand_in.selector = m.selector
         result = objective.objective(
-            cast(GeoCo, stand_in), video, batch.source, draws, stepper.weights, plan.mode,
+            cast(GeoCo, stand_in), video, sources, draws, stepper.weights, plan.mode,
             settings.train, stepper._parts if m is model else objective.Parts(),
         )  # fmt: skip
         return [loss for loss in (result.live, result.gated, result.selector) if loss is not None]

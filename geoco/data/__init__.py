@@ -2,14 +2,14 @@
 
 from geoco.config import Config, SolidsConfig, Split, StoreConfig, WindowConfig
 from geoco.data.clip import Clip, ClipBatch
-from geoco.data.mixture import Clips, Ingredient, MixedDataset
+from geoco.data.mixture import ClipDataset, Ingredient, MixedDataset
 from geoco.data.solids import SolidsDataset
 from geoco.data.store import StoreDataset, read_index
 
 __all__ = [
     "Clip",
     "ClipBatch",
-    "Clips",
+    "ClipDataset",
     "MixedDataset",
     "SolidsDataset",
     "StoreDataset",
@@ -25,7 +25,7 @@ def open_dataset(config: SolidsConfig | StoreConfig, split: Split) -> SolidsData
     return StoreDataset(config, split)
 
 
-def open_training(config: Config, window: WindowConfig | None = None) -> Clips:
+def open_training(config: Config, window: WindowConfig | None = None) -> ClipDataset:
     """The clips of a training: those of the training split and of `train.extra_stores`."""
     window = window or config.data.window
     own = open_dataset(config.data.model_copy(update={"window": window}), "train")

@@ -1,11 +1,13 @@
-"""The one sample record. Everything downstream takes batches of it; an image is one frame long.
+"""The one sample record: `Clip`, and `ClipBatch` for many of them, from the dataset to the GPU.
+
+An image is a clip of one frame.
 
 Axis legend of the whole project: batch time slot token dim height width; `object` counts the
 ground-truth instances of a scene.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -33,19 +35,23 @@ class Clip:
 
     def __post_init__(self) -> None:
         time, channels, height, width = self.video.shape
-        _require(channels == 3, "video", "[time, 3, height, width]", self.video)
-        _require(self.frames.shape == (time,), "frames", f"[{time}]", self.frames)
+        _check_shape(channels == 3, "video", "[time, 3, height, width]", self.video)
+        _check_shape(self.frames.shape == (time,), "frames", f"[{time}]", self.frames)
         if self.masks is not None:
             expected = (time, height, width)
-            _require(self.masks.shape == expected, "masks", str(list(expected)), self.masks)
+            _check_shape(self.masks.shape == expected, "masks", str(list(expected)), self.masks)
         if self.amodal is not None:
             fits = self.amodal.shape[:1] + self.amodal.shape[2:] == (time, height, width)
-            _require(fits, "amodal", f"[{time}, object, {height}, {width}]", self.amodal)
+            _check_shape(fits, "amodal", f"[{time}, object, {height}, {width}]", self.amodal)
 
 
 @dataclass(frozen=True)
 class ClipBatch:
-    """Clips of one length and size, stacked. Optional fields are present only if all have them."""
+    """Clips of one length and size, stacked. Optional fields are present only if all have them.
+
+    `source_numbers` are the numbers of the videos in their dataset: what tells them apart on a GPU,
+    where transplants are chosen. Batches for training have them, and neither masks nor metadata.
+    """
 
     video: UInt8[Tensor, "batch time 3 height width"]
     sources: tuple[str, ...]
@@ -53,6 +59,7 @@ class ClipBatch:
     masks: UInt8[Tensor, "batch time height width"] | None = None
     amodal: Bool[Tensor, "batch time object height width"] | None = None
     metadata: tuple[Mapping[str, Any], ...] = ()
+    source_numbers: Int64[Tensor, " batch"] | None = None
 
     @staticmethod
     def collate(clips: Sequence[Clip]) -> "ClipBatch":
@@ -76,19 +83,39 @@ class ClipBatch:
     def __len__(self) -> int:
         return len(self.sources)
 
+    def __getitem__(self, row: int) -> Clip:
+        """One of the clips; its `amodal` keeps the padding."""
+        return Clip(
+            video=self.video[row],
+            source=self.sources[row],
+            frames=self.frames[row],
+            masks=None if self.masks is None else self.masks[row],
+            amodal=None if self.amodal is None else self.amodal[row],
+            metadata=self.metadata[row] if self.metadata else {},
+        )
+
     def images(self) -> Float[Tensor, "batch time 3 height width"]:
         """The frames as RGB in [0, 1]."""
         return self.video.float() / 255
 
+    def tensors(self) -> dict[str, Tensor]:
+        """The fields that are tensors, by name."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> "ClipBatch":
+        """The batch with every tensor changed in the same way."""
+        changed: dict[str, Any] = {name: change(value) for name, value in self.tensors().items()}
+        return replace(self, **changed)
+
     def to(self, device: torch.device | str) -> "ClipBatch":
-        return ClipBatch(
-            self.video.to(device, non_blocking=True),
-            self.sources,
-            self.frames.to(device, non_blocking=True),
-            None if self.masks is None else self.masks.to(device, non_blocking=True),
-            None if self.amodal is None else self.amodal.to(device, non_blocking=True),
-            self.metadata,
-        )
+        return self.map(lambda value: to_device(value, torch.device(device)))
+
+
+def to_device(value: Tensor, device: torch.device) -> Tensor:
+    """To the device without waiting for it."""
+    if device.type == "cuda" and not value.is_cuda:
+        return value.pin_memory().to(device, non_blocking=True)
+    return value.to(device)
 
 
 def _stack_padded(amodal: list[Tensor]) -> Tensor:
@@ -99,6 +126,6 @@ def _stack_padded(amodal: list[Tensor]) -> Tensor:
     return stacked
 
 
-def _require(condition: bool, name: str, expected: str, got: Tensor) -> None:
+def _check_shape(condition: bool, name: str, expected: str, got: Tensor) -> None:
     if not condition:
         raise GeocoError(f"clip {name}: expected shape {expected}, got {list(got.shape)}")

@@ -6,24 +6,15 @@ sees the clips that an uninterrupted one would have seen.
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Int64, UInt8
-from torch import Tensor
+from jaxtyping import Int64
 
-from geoco.data.mixture import Clips
+from geoco.data.clip import ClipBatch, to_device
+from geoco.data.mixture import ClipDataset
 
 _AHEAD = 4  # batches that a stream reads before they are asked for
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Clips on the device, and the number of the video that each comes from."""
-
-    video: UInt8[Tensor, "batch time 3 height width"]
-    source: Int64[Tensor, " batch"]
 
 
 class Order:
@@ -52,7 +43,7 @@ class ResidentFeed:
 
     def __init__(
         self,
-        dataset: Clips,
+        dataset: ClipDataset,
         rows: Callable[[int], Int64[np.ndarray, " batch"]],
         device: torch.device,
         progress: Callable[[int, int], None] = lambda done, all: None,
@@ -65,15 +56,21 @@ class ResidentFeed:
             self.frames[done : done + len(piece)] = piece
             done += len(piece)
             progress(done, dataset.frame_count)
-        self._rows = rows
+        self._rows, self._sources = rows, dataset.sources
         self._first = torch.from_numpy(dataset.first_frames).to(device)
-        self._source = torch.from_numpy(dataset.source_numbers).to(device)
+        self._numbers = torch.from_numpy(dataset.frame_numbers).to(device)
+        self._source_numbers = torch.from_numpy(dataset.source_numbers).to(device)
         self._offsets = torch.arange(dataset.length, device=device)
 
-    def __call__(self, step: int) -> Batch:
-        rows = to_device(torch.from_numpy(self._rows(step)), self.frames.device)
-        places = self._first[rows][:, None] + self._offsets
-        return Batch(self.frames[places], self._source[rows])
+    def __call__(self, step: int) -> ClipBatch:
+        numbers = self._rows(step)
+        rows = to_device(torch.from_numpy(numbers), self.frames.device)
+        return ClipBatch(
+            video=self.frames[self._first[rows, None] + self._offsets],
+            sources=tuple(self._sources[number] for number in numbers),
+            frames=self._numbers[rows, None] + self._offsets,
+            source_numbers=self._source_numbers[rows],
+        )
 
 
 class StreamFeed:
@@ -81,33 +78,21 @@ class StreamFeed:
 
     def __init__(
         self,
-        dataset: Clips,
+        dataset: ClipDataset,
         rows: Callable[[int], Int64[np.ndarray, " batch"]],
         device: torch.device,
     ) -> None:
         self._dataset, self._rows, self._device = dataset, rows, device
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="feed")
-        self._source = dataset.source_numbers
-        self._ahead: dict[int, Future[tuple[Tensor, Tensor]]] = {}
+        self._ahead: dict[int, Future[ClipBatch]] = {}
 
-    def __call__(self, step: int) -> Batch:
+    def __call__(self, step: int) -> ClipBatch:
         self._ahead = {t: future for t, future in self._ahead.items() if t >= step}
         for t in range(step, step + _AHEAD):
             if t not in self._ahead:
-                self._ahead[t] = self._pool.submit(self._read, self._rows(t))
-        video, source = self._ahead.pop(step).result()
-        return Batch(to_device(video, self._device), to_device(source, self._device))
-
-    def _read(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
-        video = self._dataset.batch(rows.tolist()).video
-        return video, torch.from_numpy(self._source[rows])
+                rows = self._rows(t).tolist()
+                self._ahead[t] = self._pool.submit(self._dataset.batch_frames, rows)
+        return self._ahead.pop(step).result().to(self._device)
 
 
 Feed = ResidentFeed | StreamFeed  # called with a step, gives its batch
-
-
-def to_device(value: Tensor, device: torch.device) -> Tensor:
-    """To the device without waiting for it."""
-    if device.type == "cuda":
-        return value.pin_memory().to(device, non_blocking=True)
-    return value.to(device)

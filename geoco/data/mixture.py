@@ -1,6 +1,8 @@
 """Several datasets to train on as if they were one."""
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -52,17 +54,29 @@ class MixedDataset:
     def __len__(self) -> int:
         return len(self._row)
 
-    @property
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        """The name of the video that each clip is cut from."""
+        each = (tuple(part.dataset.sources) * part.times for part in self.ingredients)
+        return tuple(chain.from_iterable(each))
+
+    @cached_property
     def first_frames(self) -> Int64[np.ndarray, " clip"]:
         """Where each clip starts in all frames."""
         counts = [part.dataset.frame_count for part in self.ingredients]
-        return self._numbered([part.dataset.first_frames for part in self.ingredients], counts)
+        return self._concatenate([part.dataset.first_frames for part in self.ingredients], counts)
 
-    @property
+    @cached_property
+    def frame_numbers(self) -> Int64[np.ndarray, " clip"]:
+        """The number of each clip's first frame within its video."""
+        numbers = [part.dataset.frame_numbers for part in self.ingredients]
+        return self._concatenate(numbers, [0] * len(numbers))
+
+    @cached_property
     def source_numbers(self) -> Int64[np.ndarray, " clip"]:
         """The number of the video that each clip is cut from."""
         numbers = [part.dataset.source_numbers for part in self.ingredients]
-        return self._numbered(numbers, [int(own.max()) + 1 for own in numbers])
+        return self._concatenate(numbers, [int(own.max()) + 1 for own in numbers])
 
     def all_frames(
         self, device: torch.device
@@ -71,26 +85,26 @@ class MixedDataset:
         for part in self.ingredients:
             yield from part.dataset.all_frames(device)
 
-    def batch(self, indices: Sequence[int]) -> ClipBatch:
+    def batch_frames(self, indices: Sequence[int]) -> ClipBatch:
         """Several clips at once, their frames alone."""
         rows = np.asarray(indices, dtype=np.int64)
-        pieces, places = [], []
+        video = torch.empty((len(rows), self.length, 3, *self.frame_size), dtype=torch.uint8)
         for number in np.unique(self._part[rows]):
-            places.append(np.nonzero(self._part[rows] == number)[0])
-            dataset = self.ingredients[number].dataset
-            pieces.append(dataset.batch(self._row[rows[places[-1]]].tolist()))
-        back = np.argsort(np.concatenate(places))
-        sources = [source for piece in pieces for source in piece.sources]
+            places = np.nonzero(self._part[rows] == number)[0]
+            piece = self.ingredients[number].dataset.batch_frames(self._row[rows[places]].tolist())
+            video[torch.from_numpy(places)] = piece.video
+        frames = self.frame_numbers[rows, None] + np.arange(self.length)
         return ClipBatch(
-            torch.cat([piece.video for piece in pieces])[torch.from_numpy(back)],
-            tuple(sources[place] for place in back),
-            torch.cat([piece.frames for piece in pieces])[torch.from_numpy(back)],
+            video=video,
+            sources=tuple(self.sources[row] for row in rows),
+            frames=torch.from_numpy(frames),
+            source_numbers=torch.from_numpy(self.source_numbers[rows]),
         )
 
-    def _numbered(
+    def _concatenate(
         self, each: Sequence[Int64[np.ndarray, " _own"]], counts: Sequence[int]
     ) -> Int64[np.ndarray, " clip"]:
-        """Numbers within each dataset, made numbers among those of all."""
+        """Numbers within each dataset, shifted by the `counts` of the datasets before it."""
         before = np.cumsum([0, *counts[:-1]])
         parts = [
             np.tile(own, part.times) + offset
@@ -99,4 +113,4 @@ class MixedDataset:
         return np.concatenate(parts)
 
 
-Clips = SolidsDataset | StoreDataset | MixedDataset  # what a training takes its clips from
+ClipDataset = SolidsDataset | StoreDataset | MixedDataset  # what a training takes its clips from

@@ -21,6 +21,7 @@ from geoco.solids import (
     Scenes,
     extract_scenes,
     render_counterfactuals,
+    render_frames,
     render_scenes,
     simulate_episodes,
 )
@@ -69,7 +70,7 @@ class SolidsDataset(Dataset[Clip]):
         """The source of every window."""
         return [f"{self.split}/{i // len(self.starts)}" for i in range(len(self))]
 
-    # What a feed needs that holds all frames at once.
+    # What training feeds need.
 
     @property
     def length(self) -> int:
@@ -91,6 +92,11 @@ class SolidsDataset(Dataset[Clip]):
         return (episode + np.array(self.starts)).flatten()
 
     @property
+    def frame_numbers(self) -> Int64[np.ndarray, " clip"]:
+        """The number of each clip's first frame within its video."""
+        return np.tile(np.array(self.starts), self.episodes)
+
+    @property
     def source_numbers(self) -> Int64[np.ndarray, " clip"]:
         """The number of the video that each clip is cut from."""
         return np.repeat(np.arange(self.episodes), len(self.starts))
@@ -99,8 +105,8 @@ class SolidsDataset(Dataset[Clip]):
         self, device: torch.device
     ) -> Iterator[UInt8[Tensor, "_frame 3 _height _width"]]:
         """Every frame of the split in order, some at a time."""
-        for pictures in self.render_all(device, 64 if device.type == "cuda" else 4):
-            yield pictures.frames
+        for scenes in self._iterate_scenes(64 if device.type == "cuda" else 4):
+            yield render_frames(scenes.to(device), self.canvas)
 
     def __getitem__(self, index: int) -> Clip:
         return self.render_clips([index])[0]
@@ -109,17 +115,23 @@ class SolidsDataset(Dataset[Clip]):
         """Several windows at once, rendered together."""
         return ClipBatch.collate(self.render_clips(indices, self.device))
 
+    def batch_frames(self, indices: Sequence[int]) -> ClipBatch:
+        """The same for training: no masks are rendered, no metadata is collected."""
+        episode, frame = self._locate(indices)
+        scenes = self.extract_scenes(np.repeat(episode, self.length), frame.flatten())
+        return ClipBatch(
+            video=render_frames(scenes.to(self.device), self.canvas).unflatten(0, frame.shape),
+            sources=tuple(f"{self.split}/{number}" for number in episode),
+            frames=torch.from_numpy(frame),
+            source_numbers=torch.from_numpy(episode),
+        )
+
     def render_clips(
         self, indices: Sequence[int], device: torch.device | str = "cpu"
     ) -> list[Clip]:
         """Windows, rendered together on a device."""
-        for index in indices:
-            if not -len(self) <= index < len(self):
-                raise IndexError(f"window {index} of {len(self)}")
-        window, length = len(self.starts), self.config.window.length
-        episode = np.array([index % len(self) // window for index in indices], dtype=np.int64)
-        start = np.array([self.starts[index % len(self) % window] for index in indices])
-        frame = start[:, None] + np.arange(length)
+        episode, frame = self._locate(indices)
+        length = self.length
         scenes = self.extract_scenes(np.repeat(episode, length), frame.flatten())
         pictures = render_scenes(scenes.to(device), self.canvas, amodal=self.amodal)
         clips = []
@@ -162,24 +174,36 @@ class SolidsDataset(Dataset[Clip]):
 
         One picture per edit: `solids.render_counterfactuals` of these moments.
         """
-        windows = np.array(indices, dtype=np.int64)
-        start = np.array(self.starts, dtype=np.int64)[windows % len(self.starts)]
-        scenes = self.extract_scenes(windows // len(self.starts), start)
+        episode, frame = self._locate(indices)
+        scenes = self.extract_scenes(episode, frame[:, 0])
         return render_counterfactuals(scenes.to(device), self.canvas, edits)
 
     def render_all(
         self, device: torch.device | str = "cpu", episodes: int = 64
     ) -> Iterator[Pictures]:
         """The whole split, all frames of `episodes` episodes at a time: [episode * time, ...]."""
+        for scenes in self._iterate_scenes(episodes):
+            yield render_scenes(scenes.to(device), self.canvas, amodal=self.amodal)
+
+    def _iterate_scenes(self, episodes: int) -> Iterator[Scenes]:
         simulated = simulate_episodes(self.config, self.split, np.arange(self.episodes))
         times = np.arange(self.config.frames)
         for first in range(0, self.episodes, episodes):
             chosen = np.arange(first, min(first + episodes, self.episodes))
             frame = np.tile(times, len(chosen))
-            scenes = extract_scenes(
-                simulated, np.repeat(chosen, len(times)), frame, self.config.textured
-            )
-            yield render_scenes(scenes.to(device), self.canvas, amodal=self.amodal)
+            episode = np.repeat(chosen, len(times))
+            yield extract_scenes(simulated, episode, frame, self.config.textured)
+
+    def _locate(
+        self, indices: Sequence[int]
+    ) -> tuple[Int64[np.ndarray, " clip"], Int64[np.ndarray, "clip time"]]:
+        """The episode of each window, and the numbers of its frames there."""
+        for index in indices:
+            if not -len(self) <= index < len(self):
+                raise IndexError(f"window {index} of {len(self)}")
+        windows = np.array(indices, dtype=np.int64) % len(self)
+        start = np.array(self.starts, dtype=np.int64)[windows % len(self.starts)]
+        return windows // len(self.starts), start[:, None] + np.arange(self.length)
 
     def _simulate_block(self, block: int) -> Episodes:
         if block not in self._blocks:

@@ -10,6 +10,7 @@ disk; so an import killed at any moment goes on where it stopped.
 import json
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -103,7 +104,7 @@ class StoreDataset(Dataset[Clip]):
     def __len__(self) -> int:
         return len(self._video)
 
-    # What a feed needs that holds all frames at once.
+    # What training feeds need.
 
     @property
     def length(self) -> int:
@@ -118,12 +119,18 @@ class StoreDataset(Dataset[Clip]):
     def frame_count(self) -> int:
         return sum(video.frames for video in self.index.videos)
 
-    @property
+    @cached_property
     def first_frames(self) -> Int64[np.ndarray, " clip"]:
         """Where each clip starts in all frames of the split."""
         return self._start[self._video] + self._offset
 
-    @property
+    @cached_property
+    def frame_numbers(self) -> Int64[np.ndarray, " clip"]:
+        """The number of each clip's first frame within its video."""
+        first = np.array([video.first for video in self.index.videos], dtype=np.int64)
+        return first[self._video] + self._offset
+
+    @cached_property
     def source_numbers(self) -> Int64[np.ndarray, " clip"]:
         """The number of the video that each clip is cut from; its pieces share one."""
         numbers = np.unique(self.sources, return_inverse=True)[1]
@@ -137,31 +144,31 @@ class StoreDataset(Dataset[Clip]):
             yield torch.from_numpy(self._frames[first : first + _PIECE].copy()).to(device)
 
     def __getitem__(self, index: int) -> Clip:
-        batch = self.batch([index])
-        return Clip(
-            video=batch.video[0],
-            source=batch.sources[0],
-            frames=batch.frames[0],
-            masks=None if batch.masks is None else batch.masks[0],
-            metadata=batch.metadata[0],
-        )
+        return self.batch([index])[0]
 
     def batch(self, indices: Sequence[int]) -> ClipBatch:
         """The clips `indices`, stacked: one gather from the memory map."""
+        rows = np.asarray(indices, dtype=np.int64)
+        masks = None if self._masks is None else torch.from_numpy(self._masks[self._locate(rows)])
+        metadata = tuple(self.index.videos[video].metadata for video in self._video[rows])
+        return replace(self.batch_frames(indices), masks=masks, metadata=metadata)
+
+    def batch_frames(self, indices: Sequence[int]) -> ClipBatch:
+        """The same for training: masks are not read."""
         if len(indices) == 0:
             raise GeocoError("a batch needs at least one clip, got none")
         rows = np.asarray(indices, dtype=np.int64)
-        frames = self._offset[rows, None] + np.arange(self._length)
-        stored = self._start[self._video[rows], None] + frames
-        videos = [self.index.videos[video] for video in self._video[rows]]
-        first = np.array([video.first for video in videos], dtype=np.int64)
+        frames = self.frame_numbers[rows, None] + np.arange(self._length)
         return ClipBatch(
-            video=torch.from_numpy(self._frames[stored]),
-            sources=tuple(video.source for video in videos),
-            frames=torch.from_numpy(frames + first[:, None]),
-            masks=None if self._masks is None else torch.from_numpy(self._masks[stored]),
-            metadata=tuple(video.metadata for video in videos),
+            video=torch.from_numpy(self._frames[self._locate(rows)]),
+            sources=tuple(self.index.videos[video].source for video in self._video[rows]),
+            frames=torch.from_numpy(frames),
+            source_numbers=torch.from_numpy(self.source_numbers[rows]),
         )
+
+    def _locate(self, rows: Int64[np.ndarray, " clip"]) -> Int64[np.ndarray, "clip time"]:
+        """Where the frames of clips are among all frames of the store."""
+        return self.first_frames[rows, None] + np.arange(self._length)
 
     # Memory maps open on first use in each process, so that workers get a path and not the bytes.
 

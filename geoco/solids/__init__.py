@@ -18,7 +18,7 @@ from geoco.solids.edits import (
     render_counterfactuals,
 )
 from geoco.solids.physics import MATERIALS, SHAPES, Episodes, simulate_episodes
-from geoco.solids.render import Layers, Pictures, render_layers, render_scenes
+from geoco.solids.render import Layers, Pictures, render_frames, render_layers, render_scenes
 from geoco.solids.scenes import Scenes, extract_scenes
 from geoco.solids.tracing import Canvas, Placement
 
@@ -41,6 +41,7 @@ __all__ = [
     "measure_outlines",
     "place_edits",
     "render_counterfactuals",
+    "render_frames",
     "render_layers",
     "render_scenes",
     "simulate_episodes",

@@ -10,24 +10,25 @@ Bodies are sampled `supersample`^2 times per pixel; shadows, which are soft, onc
 below the bodies.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float32, UInt8
+from jaxtyping import Bool, Float32, Int64, UInt8
 from torch import Tensor
 
 from geoco.solids.bodies import compute_body_colors
 from geoco.solids.floor import apply_shadows, compute_shadows, render_clean_floor
 from geoco.solids.scenes import Scenes
-from geoco.solids.tracing import Canvas, Placement, trace_rays
+from geoco.solids.tracing import Canvas, Hits, Placement, trace_rays
 
 
 @dataclass(frozen=True)
 class Pictures:
     """Drawn canvases. In `masks` 0 is background and i + 1 slot i; `amodal` only if asked for.
 
-    A pixel belongs to whoever covers most of its samples; an amodal mask holds the pixels of which
-    a layer covers half, hidden or not, and all that are visibly its own.
+    A pixel belongs to the slot that covers most of its samples; an amodal mask holds the pixels of
+    which a layer covers half, hidden or not, and all that are visibly its own.
     """
 
     frames: UInt8[Tensor, "canvas 3 height width"]
@@ -64,20 +65,25 @@ def render_scenes(
     scenes: Scenes, canvas: Canvas, placement: Placement | None = None, amodal: bool = False
 ) -> Pictures:
     """Draw scenes as they are, or their layers as `placement` arranges them, in bounded memory."""
-    if placement is None:
-        placement = Placement.from_scenes(scenes)
-    at_once = (1024 if scenes.present.is_cuda else 8) * 192 * 192
-    step = max(1, at_once // (canvas.rows * canvas.columns))
-    parts = [
-        _render_piece(scenes, canvas, placement[start : start + step], amodal)
-        for start in range(0, max(1, len(placement)), step)
+    frames, masks, whole = [], [], []
+    for piece in _split_placement(scenes, canvas, placement):
+        samples = _find_visible(scenes, canvas, piece)
+        frames.append(_render_frames(scenes, canvas, piece, samples))
+        masks.append(_render_masks(canvas, piece, samples))
+        if amodal:
+            whole.append(_render_amodal_masks(canvas, piece, samples, masks[-1]))
+    return Pictures(torch.cat(frames), torch.cat(masks), torch.cat(whole) if amodal else None)
+
+
+def render_frames(
+    scenes: Scenes, canvas: Canvas, placement: Placement | None = None
+) -> UInt8[Tensor, "canvas 3 height width"]:
+    """The frames of `render_scenes` alone, for training, which has no use for masks."""
+    frames = [
+        _render_frames(scenes, canvas, piece, _find_visible(scenes, canvas, piece))
+        for piece in _split_placement(scenes, canvas, placement)
     ]
-    whole = [part.amodal for part in parts if part.amodal is not None]
-    return Pictures(
-        frames=torch.cat([part.frames for part in parts]),
-        masks=torch.cat([part.masks for part in parts]),
-        amodal=torch.cat(whole) if amodal else None,
-    )
+    return torch.cat(frames)
 
 
 def render_layers(scenes: Scenes, canvas: Canvas) -> Layers:
@@ -100,7 +106,27 @@ def render_layers(scenes: Scenes, canvas: Canvas) -> Layers:
     )
 
 
-def _render_piece(scenes: Scenes, canvas: Canvas, placement: Placement, amodal: bool) -> Pictures:
+@dataclass(frozen=True)
+class _Samples:
+    """All hits of a placement's layers, those in front, and the canvas samples of the latter."""
+
+    hits: Hits
+    visible: Hits
+    place: Int64[Tensor, " visible"]
+
+
+def _split_placement(
+    scenes: Scenes, canvas: Canvas, placement: Placement | None
+) -> Iterator[Placement]:
+    """As many canvases at a time as memory allows; the scenes as they are without a placement."""
+    placement = Placement.from_scenes(scenes) if placement is None else placement
+    at_once = (1024 if scenes.present.is_cuda else 8) * 192 * 192
+    step = max(1, at_once // (canvas.rows * canvas.columns))
+    for start in range(0, max(1, len(placement)), step):
+        yield placement[start : start + step]
+
+
+def _find_visible(scenes: Scenes, canvas: Canvas, placement: Placement) -> _Samples:
     count, slots = placement.shown.shape
     hits = trace_rays(scenes, canvas, placement)
     sample = (hits.layer // slots * canvas.rows + hits.row) * canvas.columns + hits.column
@@ -108,28 +134,46 @@ def _render_piece(scenes: Scenes, canvas: Canvas, placement: Placement, amodal: 
     front = torch.full((count * canvas.rows * canvas.columns,), slots, device=order.device)
     front.scatter_reduce_(0, sample, order, "amin")
     visible = torch.nonzero(front[sample] == order).squeeze(1)
+    return _Samples(hits, hits[visible], sample[visible])
 
-    seen, where = hits[visible], sample[visible]
-    clean = render_clean_floor(scenes, canvas, placement.background)
-    picture = apply_shadows(clean, compute_shadows(scenes, canvas, placement), canvas)
-    for channel, color in zip(picture, compute_body_colors(scenes, seen), strict=True):
-        channel.view(-1)[where] = color
-    frames = torch.stack(
+
+def _render_frames(
+    scenes: Scenes, canvas: Canvas, placement: Placement, samples: _Samples
+) -> UInt8[Tensor, "canvas 3 height width"]:
+    floor = render_clean_floor(scenes, canvas, placement.background)
+    picture = apply_shadows(floor, compute_shadows(scenes, canvas, placement), canvas)
+    for channel, color in zip(picture, compute_body_colors(scenes, samples.visible), strict=True):
+        channel.view(-1)[samples.place] = color
+    return torch.stack(
         [_encode_srgb(_average_samples(channel, canvas)) for channel in picture], dim=1
     )
 
-    label = torch.zeros_like(front, dtype=torch.uint8)
-    label[where] = (seen.layer % slots + 1).to(torch.uint8)
-    label = label.view(count, canvas.rows, canvas.columns)
+
+def _render_masks(
+    canvas: Canvas, placement: Placement, samples: _Samples
+) -> UInt8[Tensor, "canvas height width"]:
+    count, slots = placement.shown.shape
+    shape = (count, canvas.rows, canvas.columns)
+    label = torch.zeros(shape, dtype=torch.uint8, device=samples.place.device)
+    label.view(-1)[samples.place] = (samples.visible.layer % slots + 1).to(torch.uint8)
     owned = torch.stack([_count_samples(label == k, canvas) for k in range(slots + 1)], dim=1)
-    masks = owned.argmax(1).to(torch.uint8)
-    if not amodal:
-        return Pictures(frames, masks, None)
-    covers = torch.zeros_like(label, dtype=torch.bool).repeat_interleave(slots, 0)
+    return owned.argmax(1).to(torch.uint8)
+
+
+def _render_amodal_masks(
+    canvas: Canvas,
+    placement: Placement,
+    samples: _Samples,
+    masks: UInt8[Tensor, "canvas height width"],
+) -> Bool[Tensor, "canvas slot height width"]:
+    count, slots = placement.shown.shape
+    hits = samples.hits
+    shape = (count * slots, canvas.rows, canvas.columns)
+    covers = torch.zeros(shape, dtype=torch.bool, device=masks.device)
     covers[hits.layer, hits.row, hits.column] = True
     most = 2 * _count_samples(covers, canvas) >= canvas.supersample**2
     own = masks[:, None] == torch.arange(1, slots + 1, device=masks.device)[:, None, None]
-    return Pictures(frames, masks, most.view(own.shape) | own)
+    return most.view(own.shape) | own
 
 
 def _average_samples(samples: Tensor, canvas: Canvas) -> Tensor:

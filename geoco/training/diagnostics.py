@@ -9,7 +9,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from geoco import drawing, media
-from geoco.data.loader import Batch
+from geoco.data import ClipBatch
 from geoco.metrics import rgb
 from geoco.models import compositing
 from geoco.models.geoco import GeoCo, Scene
@@ -68,7 +68,9 @@ def picture(
     return drawing.compose_sheet(rows)
 
 
-def gradient_norms(stepper: Stepper, batch: Batch, draws: Draws, plan: Plan) -> dict[str, float]:
+def gradient_norms(
+    stepper: Stepper, batch: ClipBatch, draws: Draws, plan: Plan
+) -> dict[str, float]:
     """By "term/module", the norm of the gradient that a term at its weight sends to a module."""
     model = stepper.model
     norms: dict[str, float] = {}

@@ -17,7 +17,7 @@ from torch import Tensor
 from geoco import config
 from geoco.config import Config
 from geoco.config.training import SelectorTrainingConfig
-from geoco.data import Clips, open_training
+from geoco.data import ClipDataset, open_training
 from geoco.errors import GeocoError
 from geoco.models import checkpoints
 from geoco.models.geoco import GeoCo
@@ -122,7 +122,7 @@ def with_new_selector(settings: Config, tensors: dict[str, Tensor], where: str) 
 @torch.no_grad()
 def draw_panel(
     model: GeoCo,
-    dataset: Clips,
+    dataset: ClipDataset,
     clips: int,
     settings: Config,
     generator: torch.Generator,

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geoco.config.training import SelectorTeacherConfig
-from geoco.data import Clips
+from geoco.data import ClipDataset
 from geoco.errors import GeocoError
 from geoco.models.decoders import Fields
 from geoco.models.geoco import GeoCo
@@ -43,7 +43,7 @@ class PanelScenes:
 @torch.no_grad()
 def panel(
     model: GeoCo,
-    dataset: Clips,
+    dataset: ClipDataset,
     clips: int,
     generator: torch.Generator,
     batch: int = 8,
@@ -55,7 +55,7 @@ def panel(
     rows = np.linspace(0, len(dataset) - 1, min(clips, len(dataset))).round().astype(int)
     done = 0
     for part in np.array_split(rows, -(-len(rows) // batch)):
-        video = dataset.batch(part.tolist()).images()
+        video = dataset.batch_frames(part.tolist()).images()
         positions = model.attention.draw_positions(len(video), generator)
         binding = model.bind(video, positions)
         fields = model.decoder(binding.slots)
@@ -68,7 +68,7 @@ def panel(
 @torch.no_grad()
 def operating_points(
     model: GeoCo,
-    dataset: Clips,
+    dataset: ClipDataset,
     clips: int,
     settings: SelectorTeacherConfig,
     generator: torch.Generator,

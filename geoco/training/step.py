@@ -14,7 +14,7 @@ from lightning.fabric import Fabric
 from torch import Tensor, nn
 
 from geoco.config import Config
-from geoco.data.loader import Batch
+from geoco.data import ClipBatch
 from geoco.models.geoco import GeoCo
 from geoco.training.curriculum import TERMS, Mode, Plan
 from geoco.training.objective import Draws, Objective, Parts, objective
@@ -60,12 +60,12 @@ class Stepper:
         self.sums = torch.zeros(len(COLUMNS), device=self.device, dtype=torch.float64)
         self.last = torch.zeros(len(COLUMNS), device=self.device)
         self.count = torch.zeros((), device=self.device)
-        self._inputs: tuple[Batch, Draws] | None = None  # buffers that a recorded step reads
+        self._inputs: tuple[ClipBatch, Draws] | None = None  # buffers that a recorded step reads
         self._mode: Mode | None = None
         self._graph: torch.cuda.CUDAGraph | None = None
         self._warm = 0
 
-    def __call__(self, batch: Batch, draws: Draws, plan: Plan) -> None:
+    def __call__(self, batch: ClipBatch, draws: Draws, plan: Plan) -> None:
         """Train one step by a plan."""
         self._follow(plan)
         if not self.graphed:
@@ -87,7 +87,7 @@ class Stepper:
         torch.cuda.current_stream().wait_stream(aside)
         self._warm += 1
 
-    def evaluate(self, batch: Batch, draws: Draws, plan: Plan) -> Objective:
+    def evaluate(self, batch: ClipBatch, draws: Draws, plan: Plan) -> Objective:
         """The objective of a batch with its graph, for diagnostics; trains nothing."""
         self._follow(plan)
         return self._objective(batch, draws, plan.mode)
@@ -114,8 +114,9 @@ class Stepper:
 
     # -- one step ----------------------------------------------------------------------------------
 
-    def _objective(self, batch: Batch, draws: Draws, mode: Mode) -> Objective:
-        video = batch.video.float() / 255
+    def _objective(self, batch: ClipBatch, draws: Draws, mode: Mode) -> Objective:
+        assert batch.source_numbers is not None
+        video = batch.images()
         if self.settings.flip:
             mirrored = (draws.mirror < 0.5)[:, None, None, None, None]
             video = torch.where(mirrored, video.flip(-1), video)
@@ -123,7 +124,7 @@ class Stepper:
             return objective(
                 self.model,
                 video,
-                batch.source,
+                batch.source_numbers,
                 draws,
                 self.weights,
                 mode,
@@ -131,7 +132,7 @@ class Stepper:
                 self._parts,
             )
 
-    def _step(self, batch: Batch, draws: Draws, mode: Mode) -> None:
+    def _step(self, batch: ClipBatch, draws: Draws, mode: Mode) -> None:
         trained = [*self.core, *(self.temporal if mode.temporal else [])]
         for parameter in self.model.parameters():
             parameter.grad = None
@@ -193,17 +194,19 @@ class Stepper:
 
     # -- recording ---------------------------------------------------------------------------------
 
-    def _fill(self, batch: Batch, draws: Draws) -> None:
+    def _fill(self, batch: ClipBatch, draws: Draws) -> None:
         """Copy what a step needs to where a recorded step looks for it."""
         if self._inputs is None or self._inputs[0].video.shape != batch.video.shape:
             self._inputs = (
-                Batch(*(value.clone() for value in vars(batch).values())),
+                batch.map(torch.clone),
                 Draws(*(value.clone() for value in vars(draws).values())),
             )
             return
-        for kept, given in zip(self._inputs, (batch, draws), strict=True):
-            for name, value in vars(given).items():
-                getattr(kept, name).copy_(value)
+        kept_batch, kept_draws = self._inputs
+        for name, value in batch.tensors().items():
+            kept_batch.tensors()[name].copy_(value)
+        for name, value in vars(draws).items():
+            getattr(kept_draws, name).copy_(value)
 
     def _record(self, mode: Mode) -> None:
         assert self._inputs is not None

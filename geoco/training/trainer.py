@@ -28,7 +28,8 @@ from torch import Tensor
 from geoco import drawing
 from geoco.config import Config, WindowConfig
 from geoco.data import open_dataset, open_training
-from geoco.data.loader import Feed, Order, ResidentFeed, StreamFeed, to_device
+from geoco.data.clip import to_device
+from geoco.data.loader import Feed, Order, ResidentFeed, StreamFeed
 from geoco.errors import GeocoError
 from geoco.models import checkpoints
 from geoco.models.geoco import GeoCo
@@ -360,7 +361,7 @@ class Trainer:
         dataset = open_dataset(self.config.data, "val")
         count = min(self.settings.validation, len(dataset))
         rows = np.linspace(0, len(dataset) - 1, count).round().astype(int).tolist()
-        video = self._moved(dataset.batch(rows).images())
+        video = self._moved(dataset.batch_frames(rows).images())
         generator = self._generator(_PANEL, 0)
         return Panel(video, self.model.attention.draw_positions(count, generator))
 

@@ -32,6 +32,10 @@ def test_a_batch_holds_what_its_clips_hold() -> None:
     assert torch.equal(batch.video[1], clips[1].video)
     assert batch.metadata[2] == {"number": 2}
     assert batch.images()[0, 0, 0, 0, 0] == clips[0].video[0, 0, 0, 0].item() / 255
+    one = batch[1]
+    assert (one.source, one.metadata) == ("video 1", {"number": 1})
+    for name in ("video", "frames", "masks", "amodal"):
+        assert torch.equal(getattr(one, name), getattr(clips[1], name)), name
 
 
 def test_missing_objects_are_empty_masks() -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from geoco import config
-from geoco.config import Config, SolidsConfig, WindowConfig
+from geoco.config import Config, SolidsConfig, StoreConfig, WindowConfig
 from geoco.config.training import ExtraStoreConfig, TrainConfig
 from geoco.data import MixedDataset, SolidsDataset, StoreDataset, open_training
 from geoco.data.loader import Order, ResidentFeed, StreamFeed
@@ -23,6 +23,8 @@ SETTINGS = SolidsConfig(
     supersample=1,
     window=WindowConfig(length=2, stride=1),
 )
+
+NUMBERS = "source_numbers"
 
 
 def test_every_epoch_sees_every_clip_once_in_another_order() -> None:
@@ -63,7 +65,40 @@ def test_both_feeds_give_the_clips_of_the_dataset() -> None:
         for feed in (resident, stream):
             batch = feed(step)
             assert torch.equal(batch.video, expected)
-            assert batch.source.tolist() == sources
+            assert batch.source_numbers is not None
+            assert batch.source_numbers.tolist() == sources
+            assert batch.sources == tuple(clip.source for clip in clips)
+            assert torch.equal(batch.frames, torch.stack([clip.frames for clip in clips]))
+
+
+def test_training_renders_and_reads_no_masks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with StoreWriter(tmp_path / "train", 16, 16, {}) as writer:
+        frames = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype=np.uint8)
+        writer.append(RawVideo("mine", frames, frames[..., 0] // 100))
+        writer.finish()
+    settings = StoreConfig(path=tmp_path, height=16, width=16, window=SETTINGS.window, source=None)
+    stored, generated = StoreDataset(settings, "train"), SolidsDataset(SETTINGS, "train")
+    expected = [stored.batch([2, 0]), generated.batch([7, 0])]
+    assert all(batch.masks is not None and batch.metadata for batch in expected)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("masks that nobody uses")
+
+    monkeypatch.setattr("geoco.solids.render._render_masks", refuse)
+    monkeypatch.setattr(StoreDataset, "_masks", property(refuse))
+    given = [stored.batch_frames([2, 0]), generated.batch_frames([7, 0])]
+    for batch, known in zip(given, expected, strict=True):
+        assert batch.masks is None
+        assert not batch.metadata
+        assert batch.sources == known.sources
+        assert torch.equal(batch.video, known.video)
+        assert torch.equal(batch.frames, known.frames)
+    for dataset in (stored, generated):
+        order, device = Order(len(dataset), 2, 0), torch.device("cpu")
+        one, other = ResidentFeed(dataset, order, device), StreamFeed(dataset, order, device)
+        assert torch.equal(one(0).video, other(0).video)
 
 
 # -- data together with others ---------------------------------------------------------------------
@@ -106,15 +141,17 @@ def test_both_feeds_mix_alike(tmp_path: Path) -> None:
     bright = {15: 100, 16: 101, 17: 110}
     for step in range(4):
         one, other = resident(step), stream(step)
-        assert torch.equal(one.video, other.video)
-        assert torch.equal(one.source, other.source)
+        assert one.sources == other.sources
+        assert one.tensors().keys() == other.tensors().keys() == {"video", "frames", NUMBERS}
+        for name, value in one.tensors().items():
+            assert torch.equal(value, other.tensors()[name]), name
         for row, video in zip(order(step).tolist(), one.video, strict=True):
             if row < len(own):
                 assert torch.equal(video, own[row].video)
             else:
                 assert video[:, 0, 0, 0].tolist() == [bright[row], bright[row] + 1]
     rows = [16, 2, 17, 16]
-    batch = dataset.batch(rows)
+    batch = dataset.batch_frames(rows)
     assert batch.sources == ("mine/0", "train/0", "mine/1", "mine/0")
     assert batch.frames.tolist() == [[1, 2], [2, 3], [0, 1], [1, 2]]
 

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from geoco import config
 from geoco.config import Config
+from geoco.data import ClipBatch
 from geoco.errors import GeocoError
 from geoco.models import checkpoints
 from geoco.training import step as stepping
@@ -164,7 +165,8 @@ def test_a_recorded_step_reads_what_is_given_now(tmp_path: Path) -> None:
         run.stepper._fill(*given)
         assert run.stepper._inputs is not None
         for kept, part in zip(run.stepper._inputs, given, strict=True):
-            for name, value in vars(part).items():
+            tensors = part.tensors() if isinstance(part, ClipBatch) else vars(part)
+            for name, value in tensors.items():
                 assert torch.equal(getattr(kept, name), value), name
                 places.append((step, name, getattr(kept, name).data_ptr()))
     assert [place[1:] for place in places if place[0] == 0] == [

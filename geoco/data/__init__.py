@@ -1,7 +1,7 @@
 """Data: one sample record, the embedded generator, and loaders for real videos."""
 
 from geoco.config import Config, SolidsConfig, Split, StoreConfig, WindowConfig
-from geoco.data.clip import Clip, ClipBatch
+from geoco.data.clip import Clip, ClipBatch, to_device
 from geoco.data.mixture import ClipDataset, Ingredient, MixedDataset
 from geoco.data.solids import SolidsDataset
 from geoco.data.store import StoreDataset, read_index
@@ -15,6 +15,7 @@ __all__ = [
     "StoreDataset",
     "open_dataset",
     "open_training",
+    "to_device",
 ]
 
 

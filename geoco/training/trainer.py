@@ -27,8 +27,7 @@ from torch import Tensor
 
 from geoco import drawing
 from geoco.config import Config, WindowConfig
-from geoco.data import open_dataset, open_training
-from geoco.data.clip import to_device
+from geoco.data import open_dataset, open_training, to_device
 from geoco.data.loader import Feed, Order, ResidentFeed, StreamFeed
 from geoco.errors import GeocoError
 from geoco.models import checkpoints

@@ -217,7 +217,7 @@ class StoreWriter:
                 f"{self._folder}: cannot write here: {error.strerror}: once that is solved, "
                 "geoco data import <config> goes on where it stopped"
             ) from None
-        except GeocoError:
+        except BaseException:  # also an interruption: what was written is unknown until reopened
             self.close()
             raise
 

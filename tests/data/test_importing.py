@@ -1,14 +1,17 @@
 """Import: pixels known by hand, every split, and a resumed import equal to an uninterrupted one."""
 
+import itertools
 import json
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers_faults import survives
 from PIL import Image
 
 from geoco.config import (
@@ -249,6 +252,47 @@ def test_movi_is_imported_with_its_masks(tmp_path: Path) -> None:
 
 # -- stopping and going on -------------------------------------------------------------------------
 
+
+def assert_identical(one: Path, other: Path) -> None:
+    for name in ("frames.u8", "index.json"):
+        assert (one / name).read_bytes() == (other / name).read_bytes()
+
+
+def write_small_folders(root: Path) -> Obj3DSource:
+    """Plain frame folders in the layout of Obj3D, two frames each."""
+    for split, number in {"train": 1, "val": 3}.items():
+        for episode in range(number):
+            (root / split / str(episode)).mkdir(parents=True)
+            for frame in range(2):
+                pixels = np.full((8, 8, 3), 50 * episode + frame, np.uint8)
+                Image.fromarray(pixels).save(root / split / str(episode) / f"{frame}.png")
+    return Obj3DSource(path=root)
+
+
+def test_an_import_killed_at_every_operation_goes_on(tmp_path: Path) -> None:
+    source = write_small_folders(tmp_path / "raw")
+    import_data(store_of(tmp_path / "reference", source), nothing)
+    for number in itertools.count():
+        config, done = store_of(tmp_path / str(number), source), dict[str, int]()
+
+        def note(progress: ImportProgress, done: dict[str, int] = done) -> None:
+            done[progress.split] = progress.done
+
+        finished = survives(number, partial(import_data, config, note))
+        again = dict[str, int]()
+
+        def note_first(progress: ImportProgress, again: dict[str, int] = again) -> None:
+            again.setdefault(progress.split, progress.done)
+
+        import_data(config, note_first)
+        assert all(count >= done.get(split, 0) for split, count in again.items())
+        for split in ("train", "val"):
+            assert_identical(config.path / split, tmp_path / "reference" / split)
+        if finished:
+            break
+    assert number > 30
+
+
 CHILD = """
 import os, signal, sys
 from pathlib import Path
@@ -263,12 +307,8 @@ import_data(store_of(Path(sys.argv[1]), Obj3DSource(path=Path(sys.argv[2]))), ki
 """
 
 
-def assert_identical(one: Path, other: Path) -> None:
-    for name in ("frames.u8", "index.json"):
-        assert (one / name).read_bytes() == (other / name).read_bytes()
-
-
-def test_killed_import_goes_on(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_killed_process_leaves_an_import_that_goes_on(tmp_path: Path) -> None:
     source = write_obj3d(tmp_path / "raw", train=2, val=5)
     import_data(store_of(tmp_path / "reference", source), nothing)
     command = [sys.executable, "-c", CHILD, str(tmp_path / "store"), str(source.path)]

@@ -23,7 +23,7 @@ import uvicorn
 
 from geoco import config, media
 from geoco.data import SolidsDataset
-from geoco.editing.decoded import Take
+from geoco.editing.decoded import DecodedFrames
 from geoco.editing.editor import Editor
 from geoco.web import create_app
 from geoco.web.server import listening
@@ -75,11 +75,15 @@ def decoding(editor: Editor, repeats: int) -> tuple[float, float]:
     size = editor.model.size
     clip = SolidsDataset(config.SolidsConfig(height=size, width=size), "val")[0]
     scene = editor.encode(media.read_picture(clip.video[0]))
-    take = scene.take
+    decoded = scene.decoded
     one, everything = [], []
     for number in range(repeats):  # by turns, so that other work on the machine hits both
         one.append(seconds(lambda: scene.move(1, dx=number % 5 - 2).image))  # noqa: B023
-        everything.append(seconds(lambda: Take.of(take.model, take.slots, take.attention).image))
+        everything.append(
+            seconds(
+                lambda: DecodedFrames.decode(decoded.model, decoded.slots, decoded.attention).image
+            )
+        )
     return 1000 * statistics.median(one), 1000 * statistics.median(everything)
 
 

@@ -46,7 +46,7 @@ def slots(
         )
     console.print(table)
     path = out or source.with_name(f"{source.stem}-slots.png")
-    media.save_frames(path, [scene.outlined(zoom=max(1, 512 // scene.image.shape[0]))])
+    media.save_frames(path, [scene.draw_outlines(zoom=max(1, 512 // scene.image.shape[0]))])
     console.print(f"wrote {path}", soft_wrap=True)
 
 
@@ -126,7 +126,7 @@ def replay(
         text = source.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise GeocoError(f"{source}: cannot read this: give an edit list, a .json file") from None
-    editor = Editor.load(model or recording.model_of(text), device)
+    editor = Editor.load(model or recording.read_model_name(text), device)
     recording.replay(None, text, editor).save(out)
     console.print(f"wrote {out}", soft_wrap=True)
 

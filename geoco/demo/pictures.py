@@ -135,7 +135,7 @@ def gallery(chosen: Sequence[Subject], rows: Sequence[Row]) -> Picture:
         line: list[Cell] = [
             _boxed(drawing.magnify(scene.source, zoom), subject.box, zoom),
             drawing.magnify(scene.image, zoom),
-            scene.outlined(zoom),
+            scene.draw_outlines(zoom),
         ]
         for edited, truth in zip(row.edited, row.truth, strict=True):
             line.append(edited if isinstance(edited, str) else drawing.magnify(edited.image, zoom))

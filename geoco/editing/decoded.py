@@ -1,6 +1,6 @@
-"""The slots of one or more frames with what they draw, and how one slot is changed in them.
+"""The slots of one or more frames with what they decode to, and how one slot is changed in them.
 
-A scene is a take of one frame, a film one of many; time is the leading dimension of everything.
+A scene has one frame, a film has many; time is the leading dimension of everything.
 Only a changed slot is decoded again. A removed one keeps its place and owns nothing.
 """
 
@@ -21,8 +21,8 @@ FRAMES_AT_ONCE = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Take:
-    """Slots of consecutive frames, the factual attention, and every slot as drawn by itself."""
+class DecodedFrames:
+    """Slots of consecutive frames, the factual attention, and every slot decoded by itself."""
 
     model: GeoCo
     slots: Slots  # [time slot ...]
@@ -32,10 +32,12 @@ class Take:
 
     @staticmethod
     @torch.no_grad()
-    def of(model: GeoCo, slots: Slots, attention: Float[Tensor, "time slot token"]) -> "Take":
-        """Draw bound slots, a few frames at a time."""
+    def decode(
+        model: GeoCo, slots: Slots, attention: Float[Tensor, "time slot token"]
+    ) -> "DecodedFrames":
+        """Decode bound slots, a few frames at a time."""
         present = torch.ones_like(slots.scale, dtype=torch.bool)
-        return Take(model, slots, attention, _drawn(model, slots), present)
+        return DecodedFrames(model, slots, attention, _decode_slots(model, slots), present)
 
     def __len__(self) -> int:
         return len(self.present)
@@ -52,7 +54,7 @@ class Take:
         refine = self.model.selector.refine
         parts = [
             refine(fields[rows], self.attention[rows])
-            for rows in _chunks(len(self), FRAMES_AT_ONCE)
+            for rows in _split_rows(len(self), FRAMES_AT_ONCE)
         ]
         return torch.cat(parts)
 
@@ -77,19 +79,19 @@ class Take:
     @torch.no_grad()
     def with_slot(
         self, index: int, slot: Slots, attention: Float[Tensor, "time token"] | None = None
-    ) -> "Take":
-        """The take in which one slot, given as [time 1 ...], is another, and certainly there."""
-        fields = self.fields.with_slot(index, _drawn(self.model, slot))
+    ) -> "DecodedFrames":
+        """These frames with one slot exchanged for another, given as [time 1 ...], and present."""
+        fields = self.fields.with_slot(index, _decode_slots(self.model, slot))
         present = self.present.clone()
         present[:, index] = True
         where = self.attention
         if attention is not None:
             where = where.clone()
             where[:, index] = attention
-        return Take(self.model, self.slots.with_slot(index, slot), where, fields, present)
+        return DecodedFrames(self.model, self.slots.with_slot(index, slot), where, fields, present)
 
-    def without(self, index: int, frames: Bool[Tensor, " time"]) -> "Take":
-        """The take in which a slot is gone from some frames."""
+    def without_slot(self, index: int, frames: Bool[Tensor, " time"]) -> "DecodedFrames":
+        """These frames without a slot in some of them."""
         present = self.present.clone()
         present[frames, index] = False
         return replace(self, present=present)
@@ -98,10 +100,10 @@ class Take:
         """One slot's states as [time 1 ...]."""
         return self.slots[:, index : index + 1]
 
-    def frame(self, time: int) -> "Take":
-        """A take of one frame."""
+    def frame(self, time: int) -> "DecodedFrames":
+        """One of the frames."""
         rows = slice(time, time + 1)
-        return Take(
+        return DecodedFrames(
             self.model,
             self.slots[rows],
             self.attention[rows],
@@ -110,10 +112,10 @@ class Take:
         )
 
 
-def _drawn(model: GeoCo, slots: Slots) -> Fields:
-    pieces = [model.decoder(slots[rows]) for rows in _chunks(len(slots.scale), FRAMES_AT_ONCE)]
+def _decode_slots(model: GeoCo, slots: Slots) -> Fields:
+    pieces = [model.decoder(slots[rows]) for rows in _split_rows(len(slots.scale), FRAMES_AT_ONCE)]
     return pieces[0] if len(pieces) == 1 else Fields.cat(pieces)
 
 
-def _chunks(count: int, size: int) -> list[slice]:
+def _split_rows(count: int, size: int) -> list[slice]:
     return [slice(first, min(first + size, count)) for first in range(0, count, size)]

@@ -1,4 +1,4 @@
-"""Edit pictures and videos by saying so: move, resize, swap, remove, transplant.
+"""Edit pictures and videos through their slots: move, resize, swap, remove, transplant.
 
     editor = Editor.load("geoco-solids")
     scene = editor.encode("frame.png")
@@ -21,12 +21,12 @@ from jaxtyping import Bool, Float32, UInt8
 from pydantic import ValidationError
 
 from geoco import drawing, edit_maps, media
-from geoco.editing import apply as carrying_out
 from geoco.editing import recording
-from geoco.editing.decoded import Take
+from geoco.editing.apply import apply_edit
+from geoco.editing.decoded import DecodedFrames
 from geoco.editing.operations import (
     Duplicate,
-    Edit,
+    EditRequest,
     Interpolate,
     Move,
     MoveTo,
@@ -43,7 +43,7 @@ from geoco.models.tracking import bind_videos, knows_videos
 
 SEED = 42
 FrameRange = tuple[int, int]
-Made = TypeVar("Made", bound="_Edited")
+Editable = TypeVar("Editable", bound="_EditableFrames")
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -62,7 +62,7 @@ class SlotView:
 
 
 class Editor:
-    """A model that is ready to take pictures apart and to draw them edited."""
+    """A model that encodes pictures and videos into slots that can be edited."""
 
     def __init__(self, loaded: pretrained.Loaded) -> None:
         self.name, self.model = loaded.name, loaded.model
@@ -76,32 +76,37 @@ class Editor:
         return cls(pretrained.load(name, device))
 
     def encode(self, picture: Any, seed: int = SEED) -> "Scene":
-        """Take a picture apart: a path, a PIL image, an array or a tensor.
+        """Bind slots to a picture: a path, a PIL image, an array or a tensor.
 
         Slots start at random places; another seed may bind them better.
         """
         frames = media.fit_frames(media.read_picture(picture)[None], self.model.size)
-        return Scene(self, frames, seed, self._take(frames, seed))
+        return Scene(self, frames, seed, self._bind_and_decode(frames, seed))
 
     def encode_video(self, video: Any, seed: int = SEED, frames_per_second: float = 12) -> "Film":
-        """Follow slots through a video: a file, a folder of images or frames.
+        """Bind slots to a video and track them: a file, a folder of images or frames.
 
-        Each frame starts where the one before ended, or where a temporal model says; with a model
-        of single frames, at the places of the slots before.
+        How depends on the model, see `geoco.models.tracking`.
         """
         frames = media.fit_frames(media.read_video(video), self.model.size)
         return Film(
-            self, frames, seed, self._take(frames, seed), frames_per_second=frames_per_second
+            self,
+            frames,
+            seed,
+            self._bind_and_decode(frames, seed),
+            frames_per_second=frames_per_second,
         )
 
     @torch.no_grad()
-    def _take(self, frames: UInt8[np.ndarray, "time height width 3"], seed: int) -> Take:
+    def _bind_and_decode(
+        self, frames: UInt8[np.ndarray, "time height width 3"], seed: int
+    ) -> DecodedFrames:
         generator = torch.Generator().manual_seed(seed)
         slots = self.model.settings.slots.count
         starts = 2 * torch.rand(1, slots, 2, generator=generator) - 1
         starts, video = starts.to(self.device), media.to_tensor(frames, self.device)
         bound = bind_videos(self.model, video[None], starts, self.knows_videos)
-        return Take.of(self.model, bound.slots[0], bound.attention[0])
+        return DecodedFrames.decode(self.model, bound.slots[0], bound.attention[0])
 
 
 def _refuse_index(transplant: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -120,23 +125,23 @@ def _refuse_index(transplant: Callable[Parameters, Result]) -> Callable[Paramete
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _Edited:
-    """Frames with the slots found in them, and the edits that were made since."""
+class _EditableFrames:
+    """Frames with the slots bound to them, and the edits that were made since."""
 
     kind: ClassVar[recording.Kind]
 
     editor: Editor
     frames: UInt8[np.ndarray, "time height width 3"]  # as they were encoded
     seed: int
-    take: Take
-    history: tuple[Edit, ...] = ()
-    donors: Mapping[str, "_Edited"] = field(default_factory=dict)
+    decoded: DecodedFrames
+    history: tuple[EditRequest, ...] = ()
+    donors: Mapping[str, "_EditableFrames"] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()  # of the last edit
     frames_per_second: float = 12
     film: "tuple[Film, int] | None" = None  # of which this is a frame
 
     def __repr__(self) -> str:
-        time, slots = self.take.slots.scale.shape
+        time, slots = self.decoded.slots.scale.shape
         return (
             f"{type(self).__name__}(model={self.editor.name!r}, frames={time}, slots={slots}, "
             f"edits={len(self.history)})"
@@ -144,98 +149,110 @@ class _Edited:
 
     # -- edits -------------------------------------------------------------------------------------
 
-    def apply(self: Made, edit: Edit, donors: Mapping[str, "_Edited"] | None = None) -> Made:
+    def apply(
+        self: Editable, edit: EditRequest, donors: Mapping[str, "_EditableFrames"] | None = None
+    ) -> Editable:
         """Carry out a recorded edit; scenes that it takes from are found in `donors` by name."""
         known = {**self.donors, **(donors or {})}
-        takes = {name: donor.take for name, donor in known.items()}
-        done = carrying_out.apply(self.take, edit, takes, self.editor.trained_scales)
-        used = {name: known[name] for name in (*self.donors, *_donor_of(edit))}
+        decoded = {name: donor.decoded for name, donor in known.items()}
+        result = apply_edit(self.decoded, edit, decoded, self.editor.trained_scales)
+        used = {name: known[name] for name in (*self.donors, *_list_donors(edit))}
         return type(self)(
             self.editor,
             self.frames,
             self.seed,
-            done.take,
+            result.decoded,
             (*self.history, edit),
             used,
-            done.warnings,
+            result.warnings,
             self.frames_per_second,
             self.film,
         )
 
     def move(
-        self: Made,
+        self: Editable,
         slot: int,
         dx: float = 0,
         dy: float = 0,
         frames: FrameRange | None = None,
         keys: Mapping[int, tuple[float, float]] | None = None,
-    ) -> Made:
+    ) -> Editable:
         """By pixels, x to the right and y down; `keys` are shifts at key frames."""
-        path = _flatten_keys(keys)
-        return self._do(Move, slot=slot, dx=dx, dy=dy, frames=frames, keys=path)
+        flat = _flatten_keys(keys)
+        return self._request_edit(Move, slot=slot, dx=dx, dy=dy, frames=frames, keys=flat)
 
     def move_to(
-        self: Made, slot: int, x: float, y: float, frames: FrameRange | None = None
-    ) -> Made:
+        self: Editable, slot: int, x: float, y: float, frames: FrameRange | None = None
+    ) -> Editable:
         """To a place of the grid [-1, 1]."""
-        return self._do(MoveTo, slot=slot, x=x, y=y, frames=frames)
+        return self._request_edit(MoveTo, slot=slot, x=x, y=y, frames=frames)
 
     def resize(
-        self: Made,
+        self: Editable,
         slot: int,
         factor: float = 1,
         frames: FrameRange | None = None,
         keys: Mapping[int, float] | None = None,
-    ) -> Made:
+    ) -> Editable:
         """By a factor about the slot's position; `keys` are factors at key frames."""
-        path = _flatten_keys(keys)
-        return self._do(Resize, slot=slot, factor=factor, frames=frames, keys=path)
+        flat = _flatten_keys(keys)
+        return self._request_edit(Resize, slot=slot, factor=factor, frames=frames, keys=flat)
 
-    def resize_to(self: Made, slot: int, scale: float, frames: FrameRange | None = None) -> Made:
+    def resize_to(
+        self: Editable, slot: int, scale: float, frames: FrameRange | None = None
+    ) -> Editable:
         """To a scale, in units of the grid."""
-        return self._do(ResizeTo, slot=slot, scale=scale, frames=frames)
+        return self._request_edit(ResizeTo, slot=slot, scale=scale, frames=frames)
 
     @_refuse_index
     def transplant(
-        self: Made, slot: int, donor: "_Edited", donor_slot: int, frames: FrameRange | None = None
-    ) -> Made:
+        self: Editable,
+        slot: int,
+        donor: "_EditableFrames",
+        donor_slot: int,
+        frames: FrameRange | None = None,
+    ) -> Editable:
         """Give a slot the appearance of a slot of another scene; place and size stay."""
-        return self._do(
+        return self._request_edit(
             Transplant, donor, slot=slot, donor=donor.key, donor_slot=donor_slot, frames=frames
         )
 
-    def swap(self: Made, slot: int, other: int, frames: FrameRange | None = None) -> Made:
+    def swap(self: Editable, slot: int, other: int, frames: FrameRange | None = None) -> Editable:
         """Exchange two slots' appearances."""
-        return self._do(Swap, slot=slot, other=other, frames=frames)
+        return self._request_edit(Swap, slot=slot, other=other, frames=frames)
 
     def duplicate(
-        self: Made,
+        self: Editable,
         slot: int,
         into: int | None = None,
         dx: float = 0,
         dy: float = 0,
         frames: FrameRange | None = None,
-    ) -> Made:
+    ) -> Editable:
         """Draw a slot once more, shifted by pixels, with a slot that is empty."""
-        return self._do(Duplicate, slot=slot, into=into, dx=dx, dy=dy, frames=frames)
+        return self._request_edit(Duplicate, slot=slot, into=into, dx=dx, dy=dy, frames=frames)
 
-    def set_background(self: Made, donor: "_Edited", frames: FrameRange | None = None) -> Made:
+    def set_background(
+        self: Editable, donor: "_EditableFrames", frames: FrameRange | None = None
+    ) -> Editable:
         """Take the background of another scene."""
-        return self._do(SetBackground, donor, donor=donor.key, frames=frames)
+        return self._request_edit(SetBackground, donor, donor=donor.key, frames=frames)
 
-    def remove(self: Made, slot: int, frames: FrameRange | None = None) -> Made:
+    def remove(self: Editable, slot: int, frames: FrameRange | None = None) -> Editable:
         """Take a slot away."""
-        return self._do(Remove, slot=slot, frames=frames)
+        return self._request_edit(Remove, slot=slot, frames=frames)
 
-    def interpolate(self: Made, other: "_Edited", share: float) -> Made:
+    def interpolate(self: Editable, other: "_EditableFrames", share: float) -> Editable:
         """A share of the way from this state to another of the same slots."""
-        return self._do(Interpolate, other, donor=other.key, share=share)
+        return self._request_edit(Interpolate, other, donor=other.key, share=share)
 
-    def _do(self: Made, kind: Any, giver: "_Edited | None" = None, /, **values: Any) -> Made:
+    def _request_edit(
+        self: Editable, kind: Any, giver: "_EditableFrames | None" = None, /, **values: Any
+    ) -> Editable:
         try:
             edit = kind(**values)
         except ValidationError as error:
-            raise GeocoError(recording.sentence(error, kind.__name__.lower())) from None
+            raise GeocoError(recording.describe_problem(error, kind.__name__.lower())) from None
         return self.apply(edit, None if giver is None else {giver.key: giver})
 
     # -- what there is to see ----------------------------------------------------------------------
@@ -243,7 +260,7 @@ class _Edited:
     @cached_property
     def key(self) -> str:
         """A name that says which frames were encoded and how they were edited since."""
-        return recording.key_of(self)
+        return recording.compute_key(self)
 
     def to_json(self) -> str:
         """Frames, edits and the scenes taken from: all that `replay` needs."""
@@ -254,15 +271,15 @@ class _Edited:
         return recording.to_python(self, picture)
 
     @classmethod
-    def replay(cls: type[Made], text: str, editor: Editor | None = None) -> Made:
+    def replay(cls: type[Editable], text: str, editor: Editor | None = None) -> Editable:
         """Do again what `to_json` recorded, with the same model or with another."""
-        editor = editor or Editor.load(recording.model_of(text))
-        made = recording.replay(cls.kind, text, editor)
-        assert isinstance(made, cls)
-        return made
+        editor = editor or Editor.load(recording.read_model_name(text))
+        replayed = recording.replay(cls.kind, text, editor)
+        assert isinstance(replayed, cls)
+        return replayed
 
-    def _view(self, time: int, index: int) -> SlotView:
-        state, mask = self.take.slots, self.take.masks[time, index]
+    def _describe_slot(self, time: int, index: int) -> SlotView:
+        state, mask = self.decoded.slots, self.decoded.masks[time, index]
         bounds = edit_maps.compute_cell_bounds(mask)
         box = None if bounds.isnan().any() else tuple((bounds + 0.5).int().tolist())
         x, y = state.position[time, index].tolist()
@@ -271,13 +288,13 @@ class _Edited:
             position=(x, y),
             scale=float(state.scale[time, index]),
             area=int(mask.sum()),
-            is_background=index == self.take.background,
-            is_present=bool(self.take.present[time, index]),
+            is_background=index == self.decoded.background,
+            is_present=bool(self.decoded.present[time, index]),
             box=box,
         )
 
 
-class Scene(_Edited):
+class Scene(_EditableFrames):
     """One picture."""
 
     kind = "Scene"
@@ -285,22 +302,24 @@ class Scene(_Edited):
     @cached_property
     def slots(self) -> tuple[SlotView, ...]:
         """What each slot holds."""
-        return tuple(self._view(0, index) for index in range(self.take.slots.scale.shape[1]))
+        return tuple(
+            self._describe_slot(0, index) for index in range(self.decoded.slots.scale.shape[1])
+        )
 
     @cached_property
     def image(self) -> UInt8[np.ndarray, "height width 3"]:
         """The picture as the model draws it, with all edits."""
-        return media.to_bytes(self.take.image)[0]
+        return media.to_bytes(self.decoded.image)[0]
 
     @cached_property
     def masks(self) -> Bool[np.ndarray, "slot height width"]:
         """Which slot owns each pixel."""
-        return self.take.masks[0].cpu().numpy()
+        return self.decoded.masks[0].cpu().numpy()
 
     @cached_property
     def alpha(self) -> Float32[np.ndarray, "slot height width"]:
         """How much of each pixel each slot owns."""
-        return self.take.alpha[0].float().cpu().numpy()
+        return self.decoded.alpha[0].float().cpu().numpy()
 
     @property
     def source(self) -> UInt8[np.ndarray, "height width 3"]:
@@ -311,18 +330,19 @@ class Scene(_Edited):
         """Write the picture as .png."""
         media.save_frames(Path(path), [self.image])
 
-    def outlined(self, zoom: int = 4) -> UInt8[np.ndarray, "_height _width 3"]:
+    def draw_outlines(self, zoom: int = 4) -> UInt8[np.ndarray, "_height _width 3"]:
         """The picture, enlarged, with numbered outlines of the objects."""
-        return drawing.draw_outlines(self.image, self.labels(), zoom)
+        return drawing.draw_outlines(self.image, self.labels, zoom)
 
     def compare(self, edited: "Scene", zoom: int = 4) -> UInt8[np.ndarray, "_height _width 3"]:
         """Before and after, side by side, with outlines."""
-        return drawing.compose_sheet([[self.outlined(zoom), edited.outlined(zoom)]])
+        return drawing.compose_sheet([[self.draw_outlines(zoom), edited.draw_outlines(zoom)]])
 
+    @cached_property
     def labels(self) -> UInt8[np.ndarray, "height width"]:
         """The number of the slot that owns each pixel, counted from 1; 0 for the background."""
         labels = self.masks.argmax(0).astype(np.uint8) + 1
-        labels[self.masks[self.take.background]] = 0
+        labels[self.masks[self.decoded.background]] = 0
         return labels
 
     def animate(self, goal: "Scene", frames: int = 24) -> list[UInt8[np.ndarray, "h w 3"]]:
@@ -332,27 +352,29 @@ class Scene(_Edited):
         return [self.interpolate(goal, k / (frames - 1)).image for k in range(frames)]
 
 
-class Film(_Edited):
+class Film(_EditableFrames):
     """A video. Edits are for all frames, or for a range, or follow key frames."""
 
     kind = "Film"
 
     def __len__(self) -> int:
-        return len(self.take)
+        return len(self.decoded)
 
     @cached_property
     def images(self) -> UInt8[np.ndarray, "time height width 3"]:
         """The frames as the model draws them, with all edits."""
-        return media.to_bytes(self.take.image)
+        return media.to_bytes(self.decoded.image)
 
     @cached_property
     def masks(self) -> Bool[np.ndarray, "time slot height width"]:
-        return self.take.masks.cpu().numpy()
+        return self.decoded.masks.cpu().numpy()
 
     def slots_at(self, frame: int) -> tuple[SlotView, ...]:
         """What each slot holds in a frame."""
-        self._check(frame)
-        return tuple(self._view(frame, index) for index in range(self.take.slots.scale.shape[1]))
+        self._check_frame(frame)
+        return tuple(
+            self._describe_slot(frame, index) for index in range(self.decoded.slots.scale.shape[1])
+        )
 
     @property
     def slots(self) -> NoReturn:
@@ -361,12 +383,12 @@ class Film(_Edited):
 
     def frame(self, number: int) -> Scene:
         """One frame as a scene of its own, as edited so far; it can give its slots to others."""
-        self._check(number)
+        self._check_frame(number)
         return Scene(
             self.editor,
             self.frames[number : number + 1],
             self.seed,
-            self.take.frame(number),
+            self.decoded.frame(number),
             film=(self, number),
         )
 
@@ -374,7 +396,7 @@ class Film(_Edited):
         """Write .mp4, .gif or a folder of frames."""
         media.save_frames(Path(path), list(self.images), self.frames_per_second)
 
-    def _check(self, frame: int) -> None:
+    def _check_frame(self, frame: int) -> None:
         if not 0 <= frame < len(self):
             raise GeocoError(f"there is no frame {frame}: frames go from 0 to {len(self) - 1}")
 
@@ -389,6 +411,6 @@ def _flatten_keys(keys: Mapping[int, Any] | None) -> tuple[tuple[Any, ...], ...]
     )
 
 
-def _donor_of(edit: Edit) -> tuple[str, ...]:
+def _list_donors(edit: EditRequest) -> tuple[str, ...]:
     name = getattr(edit, "donor", None)
     return () if name is None else (name,)

@@ -1,8 +1,8 @@
 """Edits as records: moves, sizes, appearances, removals.
 
 A record is what the history of a scene, an edit list in JSON and a request to the server hold. Its
-numbers are checked when it is made; slot and frame numbers when it meets a scene
-(`geoco.carrying_out`).
+numbers are checked when it is made; slot and frame numbers when it is applied to a scene
+(`geoco.editing.apply`).
 """
 
 from typing import Annotated, Literal
@@ -18,7 +18,7 @@ Factor = Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
 Frame = Annotated[int, Field(ge=0)]
 
 
-class _Edit(BaseModel):
+class _Operation(BaseModel):
     """What all edits share: they may be limited to some frames, first and last included."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -26,13 +26,13 @@ class _Edit(BaseModel):
     frames: tuple[Frame, Frame] | None = None
 
     @model_validator(mode="after")
-    def _in_order(self) -> "_Edit":
+    def _check_order(self) -> "_Operation":
         if self.frames is not None and self.frames[0] > self.frames[1]:
             raise ValueError(f"frames {self.frames}: the first comes after the last")
         return self
 
 
-class Move(_Edit):
+class Move(_Operation):
     """Shift a slot by pixels; `keys` are (frame, dx, dy), with straight lines in between."""
 
     op: Literal["move"] = "move"
@@ -42,7 +42,7 @@ class Move(_Edit):
     keys: tuple[tuple[Frame, Pixels, Pixels], ...] = ()
 
 
-class MoveTo(_Edit):
+class MoveTo(_Operation):
     """Put a slot at (x, y) of the grid [-1, 1]."""
 
     op: Literal["move_to"] = "move_to"
@@ -51,7 +51,7 @@ class MoveTo(_Edit):
     y: Coordinate
 
 
-class Resize(_Edit):
+class Resize(_Operation):
     """Scale a slot about its position; `keys` are (frame, factor), geometric in between."""
 
     op: Literal["resize"] = "resize"
@@ -60,7 +60,7 @@ class Resize(_Edit):
     keys: tuple[tuple[Frame, Factor], ...] = ()
 
 
-class ResizeTo(_Edit):
+class ResizeTo(_Operation):
     """Give a slot a scale, the RMS radius of its attention on the grid."""
 
     op: Literal["resize_to"] = "resize_to"
@@ -68,7 +68,7 @@ class ResizeTo(_Edit):
     scale: Annotated[float, Field(ge=SMALLEST_SCALE, le=LARGEST_SCALE, allow_inf_nan=False)]
 
 
-class Transplant(_Edit):
+class Transplant(_Operation):
     """Give a slot the appearance of a slot of another scene, known by a name."""
 
     op: Literal["transplant"] = "transplant"
@@ -77,7 +77,7 @@ class Transplant(_Edit):
     donor_slot: SlotNumber
 
 
-class Swap(_Edit):
+class Swap(_Operation):
     """Exchange the appearances of two slots."""
 
     op: Literal["swap"] = "swap"
@@ -85,7 +85,7 @@ class Swap(_Edit):
     other: SlotNumber
 
 
-class Duplicate(_Edit):
+class Duplicate(_Operation):
     """Draw a slot once more, shifted by pixels, in the place of a slot that is not needed."""
 
     op: Literal["duplicate"] = "duplicate"
@@ -95,21 +95,21 @@ class Duplicate(_Edit):
     dy: Pixels = 0.0
 
 
-class SetBackground(_Edit):
+class SetBackground(_Operation):
     """Take the background of another scene."""
 
     op: Literal["set_background"] = "set_background"
     donor: str
 
 
-class Remove(_Edit):
+class Remove(_Operation):
     """Take a slot away; the others share its pixels."""
 
     op: Literal["remove"] = "remove"
     slot: SlotNumber
 
 
-class Interpolate(_Edit):
+class Interpolate(_Operation):
     """Go a share of the way to another state of the same slots; scales go geometrically."""
 
     op: Literal["interpolate"] = "interpolate"
@@ -117,7 +117,7 @@ class Interpolate(_Edit):
     share: Annotated[float, Field(ge=0, le=1)]
 
 
-Edit = Annotated[
+EditRequest = Annotated[
     Move
     | MoveTo
     | Resize

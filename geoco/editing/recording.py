@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from geoco import media
-from geoco.editing.operations import Edit
+from geoco.editing.operations import EditRequest
 from geoco.errors import GeocoError
 
 FORMAT: Literal[1] = 1
@@ -45,7 +45,7 @@ class Recorded(Protocol):
     @property
     def seed(self) -> int: ...
     @property
-    def history(self) -> tuple[Edit, ...]: ...
+    def history(self) -> tuple[EditRequest, ...]: ...
     @property
     def donors(self) -> Mapping[str, Any]: ...
     @property
@@ -67,37 +67,37 @@ class EditList(BaseModel):
     frames: tuple[str, ...]  # PNG in base 64, at the model's size
     film: "EditList | None" = None  # of which a scene is the frame with this number
     number: int = 0
-    edits: tuple[Edit, ...]
+    edits: tuple[EditRequest, ...]
     donors: dict[str, "EditList"]
 
 
 def to_json(edited: Recorded) -> str:
-    return _list(edited).model_dump_json(indent=1, exclude_defaults=False)
+    return _build_list(edited).model_dump_json(indent=1, exclude_defaults=False)
 
 
-def key_of(edited: Recorded) -> str:
+def compute_key(edited: Recorded) -> str:
     """Twelve digits of a checksum over frames, seed and edits."""
     digest = hashlib.sha256(edited.frames.tobytes())
     digest.update(str(edited.frames.shape).encode())
-    digest.update(json.dumps([edited.seed, *_plain(edited)]).encode())
+    digest.update(json.dumps([edited.seed, *_dump_history(edited)]).encode())
     if edited.film is not None:
         digest.update(f"{edited.film[0].key} {edited.film[1]}".encode())
     return digest.hexdigest()[:12]
 
 
-def model_of(text: str) -> str:
+def read_model_name(text: str) -> str:
     """The name of the model that an edit list was made with."""
-    return _parsed(text).model
+    return _parse(text).model
 
 
 def replay(kind: Kind | None, text: str, editor: Encoder) -> Any:
     """The scene or film that an edit list describes; `kind` says which it must be, if any."""
-    found = _parsed(text)
-    if kind is not None and found.kind != kind:
+    edits = _parse(text)
+    if kind is not None and edits.kind != kind:
         raise GeocoError(
-            f"this is the edit list of a {found.kind.lower()}: replay it with {found.kind}.replay"
+            f"this is the edit list of a {edits.kind.lower()}: replay it with {edits.kind}.replay"
         )
-    return _made(found, editor)
+    return _rebuild(edits, editor)
 
 
 def to_python(edited: Recorded, picture: str) -> str:
@@ -113,15 +113,15 @@ def to_python(edited: Recorded, picture: str) -> str:
     names = {key: f"donor{number}" for number, key in enumerate(edited.donors)}
     for key, name in names.items():
         donor = edited.donors[key]
-        taken = f"encode_video('{name}.mp4'" if donor.kind == "Film" else f"encode('{name}.png'"
-        lines.append(f"{name} = editor.{taken}, seed={donor.seed})")
-        lines += [_line(name, edit, {}) for edit in donor.history]
-    lines += [_line("scene", edit, names) for edit in edited.history]
+        call = f"encode_video('{name}.mp4'" if donor.kind == "Film" else f"encode('{name}.png'"
+        lines.append(f"{name} = editor.{call}, seed={donor.seed})")
+        lines += [_write_line(name, edit, {}) for edit in donor.history]
+    lines += [_write_line("scene", edit, names) for edit in edited.history]
     lines.append(f"scene.save({'edited.mp4' if film else 'edited.png'!r})")
     return "\n".join(lines) + "\n"
 
 
-def sentence(error: ValidationError, what: str) -> str:
+def describe_problem(error: ValidationError, what: str) -> str:
     """The first problem of a record, as one sentence."""
     problem = error.errors()[0]
     place = ".".join(str(part) for part in problem["loc"])
@@ -129,7 +129,7 @@ def sentence(error: ValidationError, what: str) -> str:
     return f"{what} {place}: {problem['msg']}, got {given!r:.60}".replace("  ", " ")
 
 
-def _line(name: str, edit: Edit, donors: dict[str, str]) -> str:
+def _write_line(name: str, edit: EditRequest, donors: dict[str, str]) -> str:
     values = edit.model_dump(exclude_defaults=True, exclude={"op"})
     keys = values.pop("keys", None)
     if keys:
@@ -143,7 +143,7 @@ def _line(name: str, edit: Edit, donors: dict[str, str]) -> str:
     return f"{name} = {name}.{edit.op}({', '.join(arguments)})"
 
 
-def _list(edited: Recorded) -> EditList:
+def _build_list(edited: Recorded) -> EditList:
     return EditList(
         model=edited.editor.name,
         kind=edited.kind,
@@ -152,47 +152,47 @@ def _list(edited: Recorded) -> EditList:
         frames=()
         if edited.film
         else tuple(base64.b64encode(media.encode_png(frame)).decode() for frame in edited.frames),
-        film=_list(edited.film[0]) if edited.film else None,
+        film=_build_list(edited.film[0]) if edited.film else None,
         number=edited.film[1] if edited.film else 0,
         edits=edited.history,
-        donors={key: _list(donor) for key, donor in edited.donors.items()},
+        donors={key: _build_list(donor) for key, donor in edited.donors.items()},
     )
 
 
-def _plain(edited: Recorded) -> list[Any]:
+def _dump_history(edited: Recorded) -> list[Any]:
     return [edit.model_dump(mode="json") for edit in edited.history]
 
 
-def _parsed(text: str) -> EditList:
+def _parse(text: str) -> EditList:
     try:
         return EditList.model_validate_json(text)
     except ValidationError as error:
-        raise GeocoError(sentence(error, "the edit list is not right:")) from None
+        raise GeocoError(describe_problem(error, "the edit list is not right:")) from None
 
 
-def _made(found: EditList, editor: Encoder) -> Any:
-    made = _start(found, editor)
-    donors = {key: _made(donor, editor) for key, donor in found.donors.items()}
-    for edit in found.edits:
-        made = made.apply(edit, donors)
-    return made
+def _rebuild(edits: EditList, editor: Encoder) -> Any:
+    scene = _encode_start(edits, editor)
+    donors = {key: _rebuild(donor, editor) for key, donor in edits.donors.items()}
+    for edit in edits.edits:
+        scene = scene.apply(edit, donors)
+    return scene
 
 
-def _start(found: EditList, editor: Encoder) -> Any:
-    """The frames of a list as they were encoded."""
-    if found.film is not None:
-        film = _made(found.film, editor)
-        if found.film.kind == "Film" and found.number < len(film.frames):
-            return film.frame(found.number)
-    frames = [_frame(text) for text in found.frames]
-    if found.kind == "Film" and frames:
-        return editor.encode_video(frames, found.seed, found.frames_per_second)
+def _encode_start(edits: EditList, editor: Encoder) -> Any:
+    """The scene or film of a list before its edits."""
+    if edits.film is not None:
+        film = _rebuild(edits.film, editor)
+        if edits.film.kind == "Film" and edits.number < len(film.frames):
+            return film.frame(edits.number)
+    frames = [_decode_frame(text) for text in edits.frames]
+    if edits.kind == "Film" and frames:
+        return editor.encode_video(frames, edits.seed, edits.frames_per_second)
     if len(frames) != 1:
         raise GeocoError("the edit list is not right: a scene has one frame, a film at least one")
-    return editor.encode(frames[0], found.seed)
+    return editor.encode(frames[0], edits.seed)
 
 
-def _frame(text: str) -> np.ndarray:
+def _decode_frame(text: str) -> np.ndarray:
     try:
         return media.decode_image(base64.b64decode(text, validate=True), ("PNG",))
     except (ValueError, OSError):

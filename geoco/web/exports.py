@@ -60,8 +60,8 @@ def export(made: Edited, what: Export, frame: int, zoom: int) -> bytes:
 
 
 def check_frame(made: Edited, frame: int) -> None:
-    if not 0 <= frame < len(made.take):
-        raise GeocoError(f"there is no frame {frame}: frames go from 0 to {len(made.take) - 1}")
+    if not 0 <= frame < len(made.decoded):
+        raise GeocoError(f"there is no frame {frame}: frames go from 0 to {len(made.decoded) - 1}")
 
 
 def _images(made: Edited) -> np.ndarray:

@@ -273,7 +273,7 @@ async def preview(
 async def frames(service: TheService, session: TheSession, state: TheState) -> FramesAnswer:
     def work() -> FramesAnswer:
         made = state.scene()
-        return FramesAnswer(frames=[FrameAnswer.of(made, k) for k in range(len(made.take))])
+        return FramesAnswer(frames=[FrameAnswer.of(made, k) for k in range(len(made.decoded))])
 
     return await service.compute(session, state, work)
 

@@ -19,16 +19,16 @@ from pydantic_core import PydanticCustomError
 from geoco import media
 from geoco.editing import recording
 from geoco.editing.editor import SEED, Editor, Film, Scene, SlotView
-from geoco.editing.operations import Edit
+from geoco.editing.operations import EditRequest
 from geoco.models.slots import LARGEST_SCALE, SMALLEST_SCALE
 from geoco.web.samples import Sample
 from geoco.web.sessions import Edited, State
 from geoco.web.settings import Settings
 
-_EDIT: TypeAdapter[Edit] = TypeAdapter(Edit)
+_EDIT: TypeAdapter[EditRequest] = TypeAdapter(EditRequest)
 
 
-class SentEdit(RootModel[Edit]):
+class SentEdit(RootModel[EditRequest]):
     """An edit as it comes in. Edits are strict: only JSON may give lists for their tuples."""
 
     @model_validator(mode="before")
@@ -39,7 +39,7 @@ class SentEdit(RootModel[Edit]):
         try:
             return _EDIT.validate_json(json.dumps(value))
         except ValidationError as error:
-            said = recording.sentence(error, "the edit")
+            said = recording.describe_problem(error, "the edit")
             raise PydanticCustomError("edit", "{said}", {"said": said}) from None
 
 
@@ -187,7 +187,7 @@ class StateAnswer(_Answer):
     frames: int
     frames_per_second: float
     background: int = Field(description="the slot that owns most")
-    edits: list[Edit]
+    edits: list[EditRequest]
     warnings: list[str] = Field(description="of the last edit")
     notes: list[str] = Field(description="what was done to the file that came in")
     frame: FrameAnswer
@@ -199,9 +199,9 @@ class StateAnswer(_Answer):
             id=state.id,
             kind="video" if isinstance(made, Film) else "picture",
             size=made.editor.model.size,
-            frames=len(made.take),
+            frames=len(made.decoded),
             frames_per_second=made.frames_per_second,
-            background=made.take.background,
+            background=made.decoded.background,
             edits=list(made.history),
             warnings=list(made.warnings),
             notes=list(state.notes),

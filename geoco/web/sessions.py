@@ -18,7 +18,7 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from geoco.editing.editor import Editor, Film, Scene
-from geoco.editing.operations import Edit
+from geoco.editing.operations import EditRequest
 from geoco.errors import GeocoError
 from geoco.web.settings import MEBIBYTE, Settings
 
@@ -74,13 +74,13 @@ class State:
     start: Opened | Imported
     notes: tuple[str, ...] = ()  # what was done to the file that came in
     parent: "State | None" = None
-    edit: Edit | None = None
+    edit: EditRequest | None = None
     donor: "State | None" = None
     id: str = field(default_factory=new_id)
     made: Edited | None = None
     count: int = 0  # of edits since the start
 
-    def after(self, edit: Edit, donor: "State | None" = None) -> "State":
+    def after(self, edit: EditRequest, donor: "State | None" = None) -> "State":
         return State(self.start, self.notes, self, edit, donor, count=self.count + 1)
 
     def scene(self) -> Edited:
@@ -97,7 +97,7 @@ class State:
         return made
 
 
-def applied(made: Edited, edit: Edit | None, donor: State | None) -> Edited:
+def applied(made: Edited, edit: EditRequest | None, donor: State | None) -> Edited:
     """An edit carried out; scenes know their donors by what they show, not by our names."""
     assert edit is not None
     if donor is None:
@@ -128,7 +128,7 @@ class Session:
         self._states.move_to_end(name)
         return self._states[name]
 
-    def donor(self, edit: Edit) -> State | None:
+    def donor(self, edit: EditRequest) -> State | None:
         """The state that an edit takes from, if it does."""
         name = getattr(edit, "donor", None)
         if name is None:
@@ -139,7 +139,7 @@ class Session:
             )
         return self.state(name)
 
-    def edited(self, state: State, edit: Edit) -> State:
+    def edited(self, state: State, edit: EditRequest) -> State:
         """A new state, not computed yet."""
         if state.count >= self._settings.edits:
             raise GeocoError(
@@ -275,8 +275,8 @@ def _reached(states: Iterable[State]) -> list[State]:
 
 def _arrays(made: Any) -> Iterator[tuple[int, int]]:
     """Address and bytes of all that a scene or film holds."""
-    take = made.take
-    holders = (made, take, take.slots, take.fields)
+    decoded = made.decoded
+    holders = (made, decoded, decoded.slots, decoded.fields)
     # Copied at once: a thread may be computing more of it.
     for value in [value for holder in holders for value in list(vars(holder).values())]:
         if isinstance(value, Tensor):

@@ -69,7 +69,7 @@ def read_edit_list(data: bytes, settings: Settings) -> tuple[str, bool]:
     except UnicodeDecodeError:
         raise GeocoError("the edit list is not right: it is not text in UTF-8") from None
     except ValidationError as error:
-        raise GeocoError(recording.sentence(error, "the edit list is not right:")) from None
+        raise GeocoError(recording.describe_problem(error, "the edit list is not right:")) from None
     lists = list(_walk_lists(edit_list))
     frames = sum(len(one.frames) for one in lists)
     edits = sum(len(one.edits) for one in lists)

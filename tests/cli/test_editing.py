@@ -49,7 +49,7 @@ def test_slots(weights: Path, pictures: Path) -> None:
         assert f" {slot.area} " in done.stdout
     assert "background" in done.stdout
     drawn = np.asarray(Image.open(pictures / "frame-slots.png"))
-    assert np.array_equal(drawn, scene.outlined(zoom=32))
+    assert np.array_equal(drawn, scene.draw_outlines(zoom=32))
 
 
 def test_slots_of_a_video_are_those_of_its_first_frame(weights: Path, pictures: Path) -> None:
@@ -57,7 +57,7 @@ def test_slots_of_a_video_are_those_of_its_first_frame(weights: Path, pictures: 
     assert done.returncode == 0, done.stderr
     film = Editor.load(weights).encode_video(pictures / "film.gif")
     drawn = np.asarray(Image.open(pictures / "film-slots.png"))
-    assert np.array_equal(drawn, film.frame(0).outlined(zoom=32))
+    assert np.array_equal(drawn, film.frame(0).draw_outlines(zoom=32))
 
 
 def test_edit_does_what_python_does(weights: Path, pictures: Path) -> None:

@@ -207,7 +207,7 @@ def test_subjects_are_objects_and_the_slots_that_hold_them(
             )
             assert shared[subject.item, subject.slot] > 0
             assert shared[subject.item, subject.slot] + rest == best
-            assert subject.slot != subject.scene.take.background
+            assert subject.slot != subject.scene.decoded.background
 
 
 def test_edits_are_those_of_the_editor_and_of_the_generator(
@@ -258,7 +258,7 @@ def test_the_gallery_shows_them_in_their_places(
 
     for number, (subject, row) in enumerate(zip(chosen, rows, strict=True)):
         assert np.array_equal(cell(number, 1), drawing.magnify(subject.scene.image, zoom))
-        assert np.array_equal(cell(number, 2), subject.scene.outlined(zoom))
+        assert np.array_equal(cell(number, 2), subject.scene.draw_outlines(zoom))
         for kind, (edited, truth) in enumerate(zip(row.edited, row.truth, strict=True)):
             assert np.array_equal(cell(number, 4 + 2 * kind), drawing.magnify(truth, zoom))
             if isinstance(edited, Scene):
@@ -297,10 +297,10 @@ def test_the_clip_is_an_episode_edited_through_all_frames(
     assert np.array_equal(film.frames, still.frames.permute(0, 2, 3, 1).numpy())
     move, resize = film.history
     slot = move.slot  # type: ignore[union-attr]
-    encoded = film.editor.encode_video(film.frames).take
+    encoded = film.editor.encode_video(film.frames).decoded
     assert slot == resize.slot != encoded.background  # type: ignore[union-attr]
     before = encoded.slots
-    after = film.take.slots
+    after = film.decoded.slots
     others = [index for index in range(TINY.slots.count) if index != slot]
     assert torch.equal(after.position[:, others], before.position[:, others])
     pixels = (after.position - before.position)[:, slot] * (SIZE - 1) / 2

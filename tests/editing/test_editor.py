@@ -10,8 +10,8 @@ from helpers import tiny
 
 from geoco import config
 from geoco.data import SolidsDataset
-from geoco.editing.apply import empty_slots
-from geoco.editing.decoded import Take
+from geoco.editing.apply import find_empty_slots
+from geoco.editing.decoded import DecodedFrames
 from geoco.editing.editor import Editor, Film, Scene
 from geoco.editing.operations import Move
 from geoco.errors import GeocoError
@@ -65,18 +65,18 @@ def objects(scene: Scene) -> list[int]:
 
 def whole(scene: Scene | Film) -> torch.Tensor:
     """The picture of all slots, decoded together by the model's own path."""
-    take = scene.take
-    slots = Slots(*(part[None] for part in vars(take.slots).values()))
-    binding = Binding(slots, take.attention[None], torch.zeros_like(slots.appearance))
+    decoded = scene.decoded
+    slots = Slots(*(part[None] for part in vars(decoded.slots).values()))
+    binding = Binding(slots, decoded.attention[None], torch.zeros_like(slots.appearance))
     with torch.no_grad():
-        return take.model.draw(binding).image[0]
+        return decoded.model.draw(binding).image[0]
 
 
 # -- what a scene shows ----------------------------------------------------------------------------
 
 
 def test_a_scene_is_what_the_model_draws(scene: Scene) -> None:
-    torch.testing.assert_close(scene.take.image, whole(scene))
+    torch.testing.assert_close(scene.decoded.image, whole(scene))
     assert scene.image.shape == (SIZE, SIZE, 3)
     assert scene.image.dtype == np.uint8
     expected = (255 * whole(scene)[0].clamp(0, 1)).round().permute(1, 2, 0).numpy()
@@ -89,7 +89,7 @@ def test_views_of_slots(scene: Scene) -> None:
     for slot in scene.slots:
         mask = scene.masks[slot.index]
         assert slot.area == mask.sum()
-        assert slot.position == pytest.approx(scene.take.slots.position[0, slot.index].tolist())
+        assert slot.position == pytest.approx(scene.decoded.slots.position[0, slot.index].tolist())
         if slot.box is not None:
             rows, columns = np.nonzero(mask)
             box = (columns.min(), rows.min(), columns.max() + 1, rows.max() + 1)
@@ -103,7 +103,7 @@ def test_views_of_slots(scene: Scene) -> None:
 def test_the_seed_says_where_slots_start(editor: Editor, frames: np.ndarray) -> None:
     one, again, two = (editor.encode(frames[0, 0], seed=seed) for seed in (1, 1, 2))
     assert np.array_equal(one.image, again.image)
-    assert not torch.equal(one.take.slots.position, two.take.slots.position)
+    assert not torch.equal(one.decoded.slots.position, two.decoded.slots.position)
 
 
 @pytest.mark.parametrize("name", ["geoco-solids", "geoco-solids-cycles"])
@@ -124,44 +124,44 @@ def test_a_picture_is_bound_once_and_not_followed(
     scene = editor.encode(picture)
     assert not editor.knows_videos
     for name in ("appearance", "position", "scale"):
-        assert torch.equal(getattr(scene.take.slots, name), getattr(followed.slots, name))
-    assert torch.equal(scene.take.attention, followed.attention)
-    expected = Take.of(editor.model, followed.slots, followed.attention)
-    assert torch.equal(scene.take.image, expected.image)
+        assert torch.equal(getattr(scene.decoded.slots, name), getattr(followed.slots, name))
+    assert torch.equal(scene.decoded.attention, followed.attention)
+    expected = DecodedFrames.decode(editor.model, followed.slots, followed.attention)
+    assert torch.equal(scene.decoded.image, expected.image)
 
 
 # -- edits -----------------------------------------------------------------------------------------
 
 
 def test_move(scene: Scene) -> None:
-    before = scene.take.slots.position.clone()
+    before = scene.decoded.slots.position.clone()
     edited = scene.move(1, dx=3, dy=-2)
-    moved = (edited.take.slots.position - before)[0]
+    moved = (edited.decoded.slots.position - before)[0]
     np.testing.assert_allclose(moved[1], [3 * STEP, -2 * STEP], rtol=1e-5)
     assert (moved[[0, 2, 3]] == 0).all()
-    torch.testing.assert_close(edited.take.image, whole(edited))
+    torch.testing.assert_close(edited.decoded.image, whole(edited))
     assert not np.array_equal(edited.image, scene.image)
     # The old scene is as it was.
-    assert torch.equal(scene.take.slots.position, before)
+    assert torch.equal(scene.decoded.slots.position, before)
     assert scene.history == ()
     assert edited.history == (Move(slot=1, dx=3.0, dy=-2.0),)
 
 
 def test_move_to_and_sizes(scene: Scene) -> None:
     edited = scene.move_to(2, 0.25, -0.5).resize(2, 1.5).resize_to(1, 0.2)
-    state = edited.take.slots
+    state = edited.decoded.slots
     np.testing.assert_allclose(state.position[0, 2], [0.25, -0.5])
-    assert float(state.scale[0, 2]) == pytest.approx(1.5 * float(scene.take.slots.scale[0, 2]))
+    assert float(state.scale[0, 2]) == pytest.approx(1.5 * float(scene.decoded.slots.scale[0, 2]))
     assert float(state.scale[0, 1]) == pytest.approx(0.2)
-    torch.testing.assert_close(edited.take.image, whole(edited))
+    torch.testing.assert_close(edited.decoded.image, whole(edited))
 
 
 def test_transplant(scene: Scene, other: Scene) -> None:
     edited = scene.transplant(1, donor=other, donor_slot=3)
-    assert torch.equal(edited.take.slots.appearance[0, 1], other.take.slots.appearance[0, 3])
-    assert torch.equal(edited.take.slots.position, scene.take.slots.position)
-    assert torch.equal(edited.take.slots.scale, scene.take.slots.scale)
-    torch.testing.assert_close(edited.take.image, whole(edited))
+    assert torch.equal(edited.decoded.slots.appearance[0, 1], other.decoded.slots.appearance[0, 3])
+    assert torch.equal(edited.decoded.slots.position, scene.decoded.slots.position)
+    assert torch.equal(edited.decoded.slots.scale, scene.decoded.slots.scale)
+    torch.testing.assert_close(edited.decoded.image, whole(edited))
 
 
 def test_transplant_by_position_and_by_keyword(scene: Scene, other: Scene) -> None:
@@ -177,10 +177,10 @@ def test_whole_numbers_are_recorded_as_floats(scene: Scene) -> None:
 
 def test_swap(scene: Scene) -> None:
     edited = scene.swap(1, 2)
-    old, new = scene.take.slots.appearance[0], edited.take.slots.appearance[0]
+    old, new = scene.decoded.slots.appearance[0], edited.decoded.slots.appearance[0]
     assert torch.equal(new[[0, 2, 1, 3]], old)
-    assert torch.equal(edited.swap(1, 2).take.slots.appearance, scene.take.slots.appearance)
-    torch.testing.assert_close(edited.take.image, whole(edited))
+    assert torch.equal(edited.swap(1, 2).decoded.slots.appearance, scene.decoded.slots.appearance)
+    torch.testing.assert_close(edited.decoded.image, whole(edited))
 
 
 def test_remove(scene: Scene) -> None:
@@ -191,15 +191,15 @@ def test_remove(scene: Scene) -> None:
     assert edited.slots[1].box is None
     assert not edited.slots[1].is_present
     # Without a selector the others share a pixel as they did before.
-    plain = {name: getattr(scene.take.fields, name) for name in ("logits", "rgb")}
+    plain = {name: getattr(scene.decoded.fields, name) for name in ("logits", "rgb")}
     rest = [0, 2, 3]
     alpha = compositing.ownership(plain["logits"][:, rest])
-    model = scene.take.model
+    model = scene.decoded.model
     selector, model.selector = model.selector, None
     try:
-        bare = Scene(scene.editor, scene.frames, scene.seed, scene.take.frame(0)).remove(1)
+        bare = Scene(scene.editor, scene.frames, scene.seed, scene.decoded.frame(0)).remove(1)
         expected = compositing.composite(plain["rgb"][:, rest], alpha)
-        torch.testing.assert_close(bare.take.image, expected)
+        torch.testing.assert_close(bare.decoded.image, expected)
     finally:
         model.selector = selector
 
@@ -208,15 +208,15 @@ def test_duplicate(scene: Scene) -> None:
     source = objects(scene)[0]
     emptied = scene.remove(next(index for index in objects(scene) if index != source))
     gone = emptied.history[-1].slot  # type: ignore[union-attr]
-    assert gone in empty_slots(emptied.take)
-    spare = min(index for index in empty_slots(emptied.take) if index != source)
+    assert gone in find_empty_slots(emptied.decoded)
+    spare = min(index for index in find_empty_slots(emptied.decoded) if index != source)
     edited = emptied.duplicate(source, dx=4)
-    state = edited.take.slots
+    state = edited.decoded.slots
     assert torch.equal(state.appearance[0, spare], state.appearance[0, source])
     np.testing.assert_allclose(
         state.position[0, spare] - state.position[0, source], [4 * STEP, 0], atol=1e-6
     )
-    assert torch.equal(edited.take.attention[0, spare], edited.take.attention[0, source])
+    assert torch.equal(edited.decoded.attention[0, spare], edited.decoded.attention[0, source])
     assert edited.slots[spare].is_present
     named = scene.duplicate(source, into=gone)
     assert any("was not empty" in warning for warning in named.warnings)
@@ -224,19 +224,25 @@ def test_duplicate(scene: Scene) -> None:
 
 def test_set_background(scene: Scene, other: Scene) -> None:
     edited = scene.set_background(other)
-    own, theirs = scene.take.background, other.take.background
-    assert torch.equal(edited.take.slots.appearance[0, own], other.take.slots.appearance[0, theirs])
-    assert torch.equal(edited.take.slots.position[0, own], other.take.slots.position[0, theirs])
-    torch.testing.assert_close(edited.take.image, whole(edited))
+    own, theirs = scene.decoded.background, other.decoded.background
+    assert torch.equal(
+        edited.decoded.slots.appearance[0, own], other.decoded.slots.appearance[0, theirs]
+    )
+    assert torch.equal(
+        edited.decoded.slots.position[0, own], other.decoded.slots.position[0, theirs]
+    )
+    torch.testing.assert_close(edited.decoded.image, whole(edited))
 
 
 def test_interpolation_is_half_way_in_place_and_geometric_in_size(scene: Scene) -> None:
     goal = scene.move(1, dx=4).resize(1, 4 / 3)
     middle = scene.interpolate(goal, 0.5)
     np.testing.assert_allclose(
-        (middle.take.slots.position - scene.take.slots.position)[0, 1], [2 * STEP, 0], atol=1e-6
+        (middle.decoded.slots.position - scene.decoded.slots.position)[0, 1],
+        [2 * STEP, 0],
+        atol=1e-6,
     )
-    ratio = float(middle.take.slots.scale[0, 1] / scene.take.slots.scale[0, 1])
+    ratio = float(middle.decoded.slots.scale[0, 1] / scene.decoded.slots.scale[0, 1])
     assert ratio == pytest.approx((4 / 3) ** 0.5, rel=1e-5)
     assert np.array_equal(scene.interpolate(goal, 0).image, scene.image)
     assert np.abs(scene.interpolate(goal, 1).image.astype(int) - goal.image).max() <= 1
@@ -248,7 +254,7 @@ def test_interpolation_is_half_way_in_place_and_geometric_in_size(scene: Scene) 
 
 def test_only_the_changed_slot_is_decoded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[int] = []
-    decoder = scene.take.model.decoder
+    decoder = scene.decoded.model.decoder
     forward = decoder.forward
 
     def counted(slots: Slots, *arguments: object) -> Fields:
@@ -268,11 +274,11 @@ def test_only_the_changed_slot_is_decoded(scene: Scene, monkeypatch: pytest.Monk
 
 def faded(scene: Scene, index: int) -> Scene:
     """The same, but one slot owns nothing."""
-    take = scene.take
-    logits = take.fields.logits.clone()
+    decoded = scene.decoded
+    logits = decoded.fields.logits.clone()
     logits[:, index] = -50
-    fields = take.fields.with_logits(logits)
-    faint = Take(take.model, take.slots, take.attention, fields, take.present)
+    fields = decoded.fields.with_logits(logits)
+    faint = DecodedFrames(decoded.model, decoded.slots, decoded.attention, fields, decoded.present)
     return Scene(scene.editor, scene.frames, 0, faint)
 
 
@@ -297,7 +303,7 @@ def test_warnings(scene: Scene) -> None:
     big = scene.resize(one, 1.3 / scale)
     assert any("outside the trained range 0.050 to 1.200" in text for text in big.warnings)
     assert f"slot {one} leaves the picture" in scene.move(one, dx=40).warnings
-    background = scene.take.background
+    background = scene.decoded.background
     assert any("is the background" in text for text in scene.move(background, dx=2).warnings)
     assert any("is the background" in text for text in scene.remove(background).warnings)
     hidden = faded(scene, one)
@@ -343,13 +349,13 @@ def test_impossible_edits(scene: Scene, act, message: str) -> None:  # type: ign
 
 def test_a_film_carries_slots_forward(film: Film, editor: Editor, frames: np.ndarray) -> None:
     assert len(film) == 6
-    torch.testing.assert_close(film.take.image, whole(film))
+    torch.testing.assert_close(film.decoded.image, whole(film))
     video = torch.tensor(frames[0]).permute(0, 3, 1, 2).float()[None] / 255
     generator = torch.Generator().manual_seed(42)
     starts = 2 * torch.rand(1, 4, 2, generator=generator) - 1
     with torch.no_grad():
         bound = editor.model.bind(video, starts)
-    assert torch.equal(film.take.slots.position, bound.slots.position[0])
+    assert torch.equal(film.decoded.slots.position, bound.slots.position[0])
     assert [slot.index for slot in film.slots_at(5)] == [0, 1, 2, 3]
     with pytest.raises(GeocoError, match="there is no frame 6"):
         film.slots_at(6)
@@ -362,23 +368,23 @@ def test_the_old_spelling_of_a_films_slots_is_refused(film: Film) -> None:
 
 def test_edits_of_some_frames(film: Film) -> None:
     edited = film.move(1, dx=3, frames=(2, 4))
-    moved = (edited.take.slots.position - film.take.slots.position)[:, 1, 0]
+    moved = (edited.decoded.slots.position - film.decoded.slots.position)[:, 1, 0]
     np.testing.assert_allclose(moved, np.array([0, 0, 3, 3, 3, 0]) * STEP, atol=1e-6)
     same = [np.array_equal(*pair) for pair in zip(edited.images, film.images, strict=True)]
     assert same == [True, True, False, False, False, True]
     gone = film.remove(1, frames=(0, 1))
-    assert gone.take.present[:, 1].tolist() == [False, False, True, True, True, True]
+    assert gone.decoded.present[:, 1].tolist() == [False, False, True, True, True, True]
     # An edit elsewhere does not bring it back.
     later = gone.move(1, dx=1, frames=(3, 4))
-    assert torch.equal(later.take.present, gone.take.present)
+    assert torch.equal(later.decoded.present, gone.decoded.present)
 
 
 def test_key_frames(film: Film) -> None:
     edited = film.move(1, keys={1: (0, 0), 3: (4, -2)}).resize(2, keys={0: 1, 4: 1.21})
-    moved = (edited.take.slots.position - film.take.slots.position)[:, 1]
+    moved = (edited.decoded.slots.position - film.decoded.slots.position)[:, 1]
     np.testing.assert_allclose(moved[:, 0], np.array([0, 0, 2, 4, 4, 4]) * STEP, atol=1e-6)
     np.testing.assert_allclose(moved[:, 1], np.array([0, 0, -1, -2, -2, -2]) * STEP, atol=1e-6)
-    ratio = (edited.take.slots.scale / film.take.slots.scale)[:, 2]
+    ratio = (edited.decoded.slots.scale / film.decoded.slots.scale)[:, 2]
     expected = 1.21 ** (np.array([0, 1, 2, 3, 4, 4]) / 4)
     np.testing.assert_allclose(ratio, expected, rtol=1e-5)
     with pytest.raises(GeocoError, match="there is no frame 9"):
@@ -389,11 +395,11 @@ def test_appearances_over_time(
     film: Film, other: Scene, editor: Editor, frames: np.ndarray
 ) -> None:
     one = film.transplant(1, other, 2)
-    given = other.take.slots.appearance[0, 2]
-    assert (one.take.slots.appearance[:, 1] == given).all()
+    given = other.decoded.slots.appearance[0, 2]
+    assert (one.decoded.slots.appearance[:, 1] == given).all()
     short = editor.encode_video(frames[1, :4])
-    stream = film.transplant(1, short, 2).take.slots.appearance[:, 1]
-    assert torch.equal(stream, short.take.slots.appearance[[0, 1, 2, 3, 3, 3], 2])
+    stream = film.transplant(1, short, 2).decoded.slots.appearance[:, 1]
+    assert torch.equal(stream, short.decoded.slots.appearance[[0, 1, 2, 3, 3, 3], 2])
 
 
 def test_a_frame_of_a_film_is_a_scene(film: Film) -> None:
@@ -473,8 +479,8 @@ def test_a_scene_says_what_it_is(scene: Scene, film: Film) -> None:
 
 
 def test_outlines_and_comparison(scene: Scene) -> None:
-    labels = scene.labels()
-    assert (labels == 0).sum() == scene.slots[scene.take.background].area
-    picture = scene.outlined(zoom=4)
+    labels = scene.labels
+    assert (labels == 0).sum() == scene.slots[scene.decoded.background].area
+    picture = scene.draw_outlines(zoom=4)
     assert picture.shape == (4 * SIZE, 4 * SIZE, 3)
     assert scene.compare(scene.move(1, dx=2), zoom=2).shape[1] > 2 * 2 * SIZE

@@ -35,7 +35,7 @@ def test_a_model_of_single_frames_is_tracked_as_in_the_editor() -> None:
     slots = model.track(clip.images(), starts).slots[0]
     film = Editor(loaded).encode_video(clip.video[0].permute(0, 2, 3, 1).numpy(), seed=42)
     for name in ("appearance", "position", "scale"):
-        torch.testing.assert_close(getattr(slots, name), getattr(film.take.slots, name))
+        torch.testing.assert_close(getattr(slots, name), getattr(film.decoded.slots, name))
     (track,) = follow(model, dataset, first_windows(dataset), 64)
     assert track is not None
     assert track.factual.psnr.min() > 40

@@ -80,5 +80,5 @@ def test_the_editor_follows_by_what_its_model_knows(length: int) -> None:
         carried = model.bind(video[None], starts).slots
         anew = follow(model, video, starts[0]).slots
     wanted, other = (anew.position, carried.position[0])[:: 1 if length == 1 else -1]
-    torch.testing.assert_close(film.take.slots.position, wanted)
+    torch.testing.assert_close(film.decoded.slots.position, wanted)
     assert not np.allclose(wanted, other, atol=1e-3)

@@ -19,7 +19,8 @@ from geoco.config import WindowConfig
 from geoco.data.solids import SolidsDataset
 from geoco.drawing import Picture
 from geoco.edit_maps import AffineMap
-from geoco.editing.editor import Editor, Film, Scene, SlotView
+from geoco.editing.decoded import SlotView
+from geoco.editing.editor import Editor, Film, Scene
 from geoco.errors import GeocoError
 from geoco.evaluation.reference_objects import reference_masks
 from geoco.solids import Move, Replace, Scale, SceneEdit

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from geoco import edit_maps
 from geoco.models import compositing
 from geoco.models.decoders import Fields
 from geoco.models.geoco import GeoCo
@@ -18,6 +19,19 @@ from geoco.models.slots import Slots
 
 ABSENT = -1e4  # the alpha logit of a slot that is not there: its share of a pixel is exactly zero
 FRAMES_AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class SlotView:
+    """What a slot holds in one frame: numbers of the grid [-1, 1], pixels and a box in pixels."""
+
+    index: int
+    position: tuple[float, float]
+    scale: float
+    area: int
+    is_background: bool
+    is_present: bool
+    box: tuple[int, int, int, int] | None  # left, top, right, bottom; None where it owns nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +123,25 @@ class DecodedFrames:
             self.attention[rows],
             self.fields[rows],
             self.present[rows],
+        )
+
+    def view_slots(self, time: int) -> tuple[SlotView, ...]:
+        """What each slot holds in a frame."""
+        return tuple(self._view_slot(time, index) for index in range(self.present.shape[1]))
+
+    def _view_slot(self, time: int, index: int) -> SlotView:
+        state, mask = self.slots, self.masks[time, index]
+        bounds = edit_maps.compute_cell_bounds(mask)
+        box = None if bounds.isnan().any() else tuple((bounds + 0.5).int().tolist())
+        x, y = state.position[time, index].tolist()
+        return SlotView(
+            index=index,
+            position=(x, y),
+            scale=float(state.scale[time, index]),
+            area=int(mask.sum()),
+            is_background=index == self.background,
+            is_present=bool(self.present[time, index]),
+            box=box,
         )
 
 

@@ -9,21 +9,21 @@ Scenes and films are values: an edit returns a new one, and undo is keeping the 
 a film of one frame, and both take the same edits.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, wraps
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, ParamSpec, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float32, UInt8
 from pydantic import ValidationError
 
-from geoco import drawing, edit_maps, media
+from geoco import drawing, media
 from geoco.editing import recording
 from geoco.editing.apply import apply_edit
-from geoco.editing.decoded import DecodedFrames
+from geoco.editing.decoded import DecodedFrames, SlotView
 from geoco.editing.operations import (
     Duplicate,
     EditRequest,
@@ -36,6 +36,9 @@ from geoco.editing.operations import (
     SetBackground,
     Swap,
     Transplant,
+    flatten_keys,
+    list_donors,
+    refuse_index,
 )
 from geoco.errors import GeocoError
 from geoco.models import pretrained
@@ -44,21 +47,6 @@ from geoco.models.tracking import bind_videos, knows_videos
 SEED = 42
 FrameRange = tuple[int, int]
 Editable = TypeVar("Editable", bound="_EditableFrames")
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class SlotView:
-    """What a slot holds in one frame: numbers of the grid [-1, 1], pixels and a box in pixels."""
-
-    index: int
-    position: tuple[float, float]
-    scale: float
-    area: int
-    is_background: bool
-    is_present: bool
-    box: tuple[int, int, int, int] | None  # left, top, right, bottom; None where it owns nothing
 
 
 class Editor:
@@ -109,21 +97,6 @@ class Editor:
         return DecodedFrames.decode(self.model, bound.slots[0], bound.attention[0])
 
 
-def _refuse_index(transplant: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """A sentence for those who still write `transplant(index, donor, slot=...)`."""
-
-    @wraps(transplant)
-    def checked(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Result:
-        if "index" in keywords or (len(arguments) > 1 and "slot" in keywords):
-            raise GeocoError(
-                "transplant has no `index`, and `slot` is the one that is changed: write "
-                "transplant(slot, donor, donor_slot)"
-            )
-        return transplant(*arguments, **keywords)
-
-    return checked
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class _EditableFrames:
     """Frames with the slots bound to them, and the edits that were made since."""
@@ -156,7 +129,7 @@ class _EditableFrames:
         known = {**self.donors, **(donors or {})}
         decoded = {name: donor.decoded for name, donor in known.items()}
         result = apply_edit(self.decoded, edit, decoded, self.editor.trained_scales)
-        used = {name: known[name] for name in (*self.donors, *_list_donors(edit))}
+        used = {name: known[name] for name in (*self.donors, *list_donors(edit))}
         return type(self)(
             self.editor,
             self.frames,
@@ -178,7 +151,7 @@ class _EditableFrames:
         keys: Mapping[int, tuple[float, float]] | None = None,
     ) -> Editable:
         """By pixels, x to the right and y down; `keys` are shifts at key frames."""
-        flat = _flatten_keys(keys)
+        flat = flatten_keys(keys)
         return self._request_edit(Move, slot=slot, dx=dx, dy=dy, frames=frames, keys=flat)
 
     def move_to(
@@ -195,7 +168,7 @@ class _EditableFrames:
         keys: Mapping[int, float] | None = None,
     ) -> Editable:
         """By a factor about the slot's position; `keys` are factors at key frames."""
-        flat = _flatten_keys(keys)
+        flat = flatten_keys(keys)
         return self._request_edit(Resize, slot=slot, factor=factor, frames=frames, keys=flat)
 
     def resize_to(
@@ -204,7 +177,7 @@ class _EditableFrames:
         """To a scale, in units of the grid."""
         return self._request_edit(ResizeTo, slot=slot, scale=scale, frames=frames)
 
-    @_refuse_index
+    @refuse_index
     def transplant(
         self: Editable,
         slot: int,
@@ -278,21 +251,6 @@ class _EditableFrames:
         assert isinstance(replayed, cls)
         return replayed
 
-    def _describe_slot(self, time: int, index: int) -> SlotView:
-        state, mask = self.decoded.slots, self.decoded.masks[time, index]
-        bounds = edit_maps.compute_cell_bounds(mask)
-        box = None if bounds.isnan().any() else tuple((bounds + 0.5).int().tolist())
-        x, y = state.position[time, index].tolist()
-        return SlotView(
-            index=index,
-            position=(x, y),
-            scale=float(state.scale[time, index]),
-            area=int(mask.sum()),
-            is_background=index == self.decoded.background,
-            is_present=bool(self.decoded.present[time, index]),
-            box=box,
-        )
-
 
 class Scene(_EditableFrames):
     """One picture."""
@@ -302,9 +260,7 @@ class Scene(_EditableFrames):
     @cached_property
     def slots(self) -> tuple[SlotView, ...]:
         """What each slot holds."""
-        return tuple(
-            self._describe_slot(0, index) for index in range(self.decoded.slots.scale.shape[1])
-        )
+        return self.decoded.view_slots(0)
 
     @cached_property
     def image(self) -> UInt8[np.ndarray, "height width 3"]:
@@ -372,9 +328,7 @@ class Film(_EditableFrames):
     def slots_at(self, frame: int) -> tuple[SlotView, ...]:
         """What each slot holds in a frame."""
         self._check_frame(frame)
-        return tuple(
-            self._describe_slot(frame, index) for index in range(self.decoded.slots.scale.shape[1])
-        )
+        return self.decoded.view_slots(frame)
 
     @property
     def slots(self) -> NoReturn:
@@ -399,18 +353,3 @@ class Film(_EditableFrames):
     def _check_frame(self, frame: int) -> None:
         if not 0 <= frame < len(self):
             raise GeocoError(f"there is no frame {frame}: frames go from 0 to {len(self) - 1}")
-
-
-def _flatten_keys(keys: Mapping[int, Any] | None) -> tuple[tuple[Any, ...], ...]:
-    """Key frames as a record holds them: the frame, then its value or values."""
-    return tuple(
-        (frame, *value)
-        if isinstance(value, Iterable) and not isinstance(value, str)
-        else (frame, value)
-        for frame, value in (keys or {}).items()
-    )
-
-
-def _list_donors(edit: EditRequest) -> tuple[str, ...]:
-    name = getattr(edit, "donor", None)
-    return () if name is None else (name,)

@@ -5,10 +5,13 @@ numbers are checked when it is made; slot and frame numbers when it is applied t
 (`geoco.editing.apply`).
 """
 
-from typing import Annotated, Literal
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from geoco.errors import GeocoError
 from geoco.models.slots import LARGEST_SCALE, SMALLEST_SCALE
 
 SlotNumber = Annotated[int, Field(ge=0)]
@@ -16,6 +19,8 @@ Pixels = Annotated[float, Field(ge=-4096, le=4096, allow_inf_nan=False)]
 Coordinate = Annotated[float, Field(ge=-2, le=2, allow_inf_nan=False)]
 Factor = Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
 Frame = Annotated[int, Field(ge=0)]
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
 class _Operation(BaseModel):
@@ -130,3 +135,34 @@ EditRequest = Annotated[
     | Interpolate,
     Field(discriminator="op"),
 ]
+
+
+def flatten_keys(keys: Mapping[int, Any] | None) -> tuple[tuple[Any, ...], ...]:
+    """Key frames as a record holds them: the frame, then its value or values."""
+    return tuple(
+        (frame, *value)
+        if isinstance(value, Iterable) and not isinstance(value, str)
+        else (frame, value)
+        for frame, value in (keys or {}).items()
+    )
+
+
+def list_donors(edit: EditRequest) -> tuple[str, ...]:
+    """The names of the scenes that an edit takes from."""
+    name = getattr(edit, "donor", None)
+    return () if name is None else (name,)
+
+
+def refuse_index(transplant: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """A sentence for those who still write `transplant(index, donor, slot=...)`."""
+
+    @wraps(transplant)
+    def checked(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Result:
+        if "index" in keywords or (len(arguments) > 1 and "slot" in keywords):
+            raise GeocoError(
+                "transplant has no `index`, and `slot` is the one that is changed: write "
+                "transplant(slot, donor, donor_slot)"
+            )
+        return transplant(*arguments, **keywords)
+
+    return checked

@@ -18,7 +18,8 @@ from pydantic_core import PydanticCustomError
 
 from geoco import media
 from geoco.editing import recording
-from geoco.editing.editor import SEED, Editor, Film, Scene, SlotView
+from geoco.editing.decoded import SlotView
+from geoco.editing.editor import SEED, Editor, Film, Scene
 from geoco.editing.operations import EditRequest
 from geoco.models.slots import LARGEST_SCALE, SMALLEST_SCALE
 from geoco.web.samples import Sample

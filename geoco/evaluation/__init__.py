@@ -16,10 +16,11 @@ from geoco.evaluation.interfaces import (
     VideoModel,
     unplaced,
 )
-from geoco.evaluation.run import TABLES, Results, evaluate, read_matched, read_records, read_tubes
+from geoco.evaluation.run import Results, evaluate, read_matched, read_records, read_tubes
 from geoco.evaluation.stability import SharedBackgroundScores, StabilityScores
+from geoco.evaluation.tables import TABLES, Evaluation, Table, build_text_tables
 from geoco.evaluation.windows import Factual, Windows, starting_positions, window_major
-from geoco.reporting.formats import latex, markdown
+from geoco.reporting.formats import format_latex, format_markdown
 from geoco.reporting.results import as_values, read_table, write_table
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "EditingScores",
     "Eligibility",
     "Encoded",
+    "Evaluation",
     "ExtendedModel",
     "Factual",
     "FactualScores",
@@ -44,16 +46,18 @@ __all__ = [
     "SharedBackgroundScores",
     "SlotModel",
     "StabilityScores",
+    "Table",
     "TrackedSlots",
     "VideoModel",
     "Windows",
     "adapter",
     "as_values",
+    "build_text_tables",
     "compare",
     "editing_scores",
     "evaluate",
-    "latex",
-    "markdown",
+    "format_latex",
+    "format_markdown",
     "read_matched",
     "read_records",
     "read_table",

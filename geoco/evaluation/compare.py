@@ -22,15 +22,15 @@ from geoco.evaluation.editing import EditRecords
 from geoco.evaluation.factual import CenterRecords, ReferenceErrors, reference_errors
 from geoco.evaluation.figures import FOLDER, drift_figure, error_figure, response_figure
 from geoco.evaluation.matched import REPLICATES, SAME_FOR_ALL, MatchedRecords, matched_scores
-from geoco.evaluation.run import TABLES, read_centers, read_matched, read_records, read_tubes
+from geoco.evaluation.run import read_centers, read_matched, read_records, read_tubes
+from geoco.evaluation.tables import TABLES, build_text_tables
 from geoco.evaluation.video import TubeRecords, common_pairs, tube_scores
 from geoco.files import write_whole
 from geoco.metrics import Interval
-from geoco.reporting.cells import Grid, get, number
-from geoco.reporting.formats import latex, markdown
+from geoco.reporting.cells import TextTable, format_number, look_up
+from geoco.reporting.formats import format_latex, format_markdown
 from geoco.reporting.paper import Cells
 from geoco.reporting.results import as_values, read_results, write_table
-from geoco.reporting.tables import grids
 
 NAME = "comparison"
 _OWN = ("model", "checksum of the model", "slots")  # what may differ between populations
@@ -74,14 +74,14 @@ def compare(folders: Sequence[Path], out: Path, figures: bool = False) -> Compar
     """Put finished evaluations side by side, and write what comes of it to a folder."""
     if len(folders) < 2:
         raise GeocoError("a comparison needs the results of at least two models")
-    found = [read_results(folder, TABLES) for folder in folders]
+    found = [read_results(folder, tuple(TABLES)) for folder in folders]
     names = _names([str(population["model"]) for population, _ in found])
     shared = [table for table in TABLES if all(table in tables for _, tables in found)]
     if not shared:
         raise GeocoError("these evaluations have no table in common: evaluate the same tables")
     population = _common_population(folders, shared)
     results = [{table: tables[table] for table in shared} for _, tables in found]
-    if all(get(values, "factual", "reference_errors") for values in results):
+    if all(look_up(values, "factual", "reference_errors") for values in results):
         centers = [read_centers(folder) for folder in folders]
         for values, errors in zip(results, common_errors(centers), strict=True):
             values["factual"] = values["factual"] | {"reference_errors": as_values(errors)}
@@ -164,16 +164,16 @@ def paired_differences(
     return tuple(found)
 
 
-def side_by_side(results: Mapping[str, Mapping[str, Any]]) -> list[Grid]:
+def side_by_side(results: Mapping[str, Mapping[str, Any]]) -> list[TextTable]:
     """The tables of all models, one row after another below the paper's."""
-    every: dict[str, dict[str, Grid]] = {}  # by title, then by model
+    every: dict[str, dict[str, TextTable]] = {}  # by title, then by model
     for name, tables in results.items():
-        for grid in grids(name, tables):
-            every.setdefault(grid.title, {})[name] = grid
+        for table in build_text_tables(name, tables):
+            every.setdefault(table.title, {})[name] = table
     merged = []
     for same in every.values():
-        rows = once([row for grid in same.values() for row in grid.rows])
-        caption = common_caption({name: grid.caption for name, grid in same.items()})
+        rows = once([row for table in same.values() for row in table.rows])
+        caption = common_caption({name: table.caption for name, table in same.items()})
         merged.append(replace(next(iter(same.values())), rows=rows, caption=caption))
     return merged
 
@@ -201,14 +201,14 @@ def common_caption(captions: Mapping[str, str]) -> str:
     return " ".join(found)
 
 
-def difference_grid(differences: Sequence[Difference], first: str) -> Grid:
+def difference_grid(differences: Sequence[Difference], first: str) -> TextTable:
     rows = tuple(
         (
             f"{one.model} − {first}",
             one.kind,
             one.measure,
-            number(one.value.estimate, 4),
-            f"[{number(one.value.low, 4)}, {number(one.value.high, 4)}]",
+            format_number(one.value.estimate, 4),
+            f"[{format_number(one.value.low, 4)}, {format_number(one.value.high, 4)}]",
             "yes" if one.value.low > 0 or one.value.high < 0 else "no",
             str(one.edits),
         )
@@ -219,7 +219,7 @@ def difference_grid(differences: Sequence[Difference], first: str) -> Grid:
         "The same edits of the same reference objects; means within videos, then over videos, with "
         f"paired intervals from {REPLICATES:,} source-video replicates."
     )
-    return Grid("Paired differences", columns, rows, caption)
+    return TextTable("Paired differences", columns, rows, caption)
 
 
 def _write(found: Comparison) -> None:
@@ -227,8 +227,12 @@ def _write(found: Comparison) -> None:
     if found.differences:
         tables.append(difference_grid(found.differences, found.models[0]))
     title = f"Comparison of {', '.join(found.models)}"
-    write_whole(found.folder / f"{NAME}.md", markdown(title, found.population, tables).encode())
-    write_whole(found.folder / f"{NAME}.tex", latex(title, found.population, tables).encode())
+    write_whole(
+        found.folder / f"{NAME}.md", format_markdown(title, found.population, tables).encode()
+    )
+    write_whole(
+        found.folder / f"{NAME}.tex", format_latex(title, found.population, tables).encode()
+    )
     values = {
         "tables": found.tables,
         "differences": [as_values(one) for one in found.differences],

@@ -24,9 +24,8 @@ from geoco.config import (
     Split,
 )
 from geoco.errors import GeocoError
-from geoco.evaluation import markdown
+from geoco.evaluation import build_text_tables, format_markdown
 from geoco.models.geoco import GeoCo, parameter_table
-from geoco.reporting.tables import grids
 from geoco.training import run_folder
 from geoco.training.curriculum import Curriculum
 
@@ -208,7 +207,9 @@ the package, its folder or its id on the Hub stands for the name."""
         found = self.results
         if found is None:
             return [f"## Results\n\n{first}. No tables: nobody gave results of `geoco eval`."]
-        tables = markdown("Results", found.population, grids(self.name, found.tables))
+        tables = format_markdown(
+            "Results", found.population, build_text_tables(self.name, found.tables)
+        )
         head, body = re.sub("^#", "##", tables, flags=re.MULTILINE).strip().split("\n\n", 1)
         split = _SPLITS[found.split]
         lead = f"{first}. The tables below are those of `geoco eval` on the {split} split."

@@ -253,7 +253,7 @@ def _measured(results: Path, model: SlotModel, config: Config) -> Measured:
     if not results.exists():
         raise GeocoError(f"{results}: there is no such file or folder: give what geoco eval wrote")
     folder = _folder(results)
-    known = (results.stem,) if results.is_file() else TABLES
+    known = (results.stem,) if results.is_file() else tuple(TABLES)
     if not set(known) <= set(TABLES):
         names = ", ".join(f"{table}.json" for table in TABLES)
         raise GeocoError(f"{results}: not a table of geoco eval: expected one of {names}")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from geoco.reporting.paper import Cells, Printed
+from geoco.reporting.paper import Cells, PaperTable
 from geoco.reporting.results import Values
 
 DASH = "–"
@@ -16,7 +16,7 @@ KINDS = ("position", "scale", "transplant")
 
 
 @dataclass(frozen=True)
-class Grid:
+class TextTable:
     """A table as plain text; `printed` are the paper's rows, `rows` those measured here."""
 
     title: str
@@ -26,46 +26,46 @@ class Grid:
     printed: tuple[Cells, ...] = ()
 
 
-def beside(printed: Printed, title: str, rows: Sequence[Cells], caption: str) -> Grid:
+def add_rows(printed: PaperTable, title: str, rows: Sequence[Cells], caption: str) -> TextTable:
     """Our rows under the paper's, which say that they are the paper's."""
     theirs = tuple(
         (f"{label} (paper, {printed.dataset})" if label else "", *cells)
         for label, *cells in printed.rows
     )
-    return Grid(title, printed.columns, tuple(rows), caption, theirs)
+    return TextTable(title, printed.columns, tuple(rows), caption, theirs)
 
 
-def ours(label: str) -> str:
+def label_measured(label: str) -> str:
     return f"{label} (measured here)"
 
 
-def with_intervals(label: str, found: Sequence[Values | None], digits: int) -> list[Cells]:
+def format_intervals(label: str, found: Sequence[Values | None], digits: int) -> list[Cells]:
     """A row of estimates, and one below it of their intervals."""
     intervals = []
     for values in found:
-        low, high = (number(get(values, end), digits) for end in ("low", "high"))
+        low, high = (format_number(look_up(values, end), digits) for end in ("low", "high"))
         intervals.append(DASH if low == high == DASH else f"[{low}, {high}]")
-    estimates = (number(get(values, "estimate"), digits) for values in found)
+    estimates = (format_number(look_up(values, "estimate"), digits) for values in found)
     return [(label, *estimates), ("", *intervals)]
 
 
-def number(value: float | None, digits: int) -> str:
+def format_number(value: float | None, digits: int) -> str:
     return DASH if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
-def times(value: float | None, factor: float) -> float | None:
+def multiply(value: float | None, factor: float) -> float | None:
     return None if value is None else factor * value
 
 
-def defined(mean: Values | None) -> str:
+def format_defined(mean: Values | None) -> str:
     return DASH if mean is None else f"{mean['defined']}/{mean['total']}"
 
 
-def share(part: int, whole: int) -> str:
-    return f"{part}/{whole} ({number(100 * part / whole if whole else None, 2)})"
+def format_share(part: int, whole: int) -> str:
+    return f"{part}/{whole} ({format_number(100 * part / whole if whole else None, 2)})"
 
 
-def get(values: Any, *path: str) -> Any:
+def look_up(values: Any, *path: str) -> Any:
     """What lies at the end of a path, None if it breaks off."""
     for name in path:
         values = values.get(name) if isinstance(values, Mapping) else None

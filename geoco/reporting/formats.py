@@ -8,7 +8,7 @@ import itertools
 import re
 from collections.abc import Sequence
 
-from geoco.reporting.cells import DASH, Grid
+from geoco.reporting.cells import DASH, TextTable
 from geoco.reporting.paper import Cells
 from geoco.reporting.results import Values
 
@@ -78,16 +78,20 @@ _NOTE = (
 )
 
 
-def markdown(title: str, population: Values, tables: Sequence[Grid]) -> str:
+def format_markdown(title: str, population: Values, tables: Sequence[TextTable]) -> str:
     """Tables one after the other, and whom they are about."""
     about = tuple((key, str(value)) for key, value in population.items())
-    parts = [f"# {title}", _markdown_rows(Grid("", ("Population", ""), about, "")), _NOTE]
-    for grid in tables:
-        parts += [f"## {grid.title}", _markdown_rows(grid), grid.caption]
+    parts = [
+        f"# {title}",
+        _format_markdown_rows(TextTable("", ("Population", ""), about, "")),
+        _NOTE,
+    ]
+    for table in tables:
+        parts += [f"## {table.title}", _format_markdown_rows(table), table.caption]
     return "\n\n".join(parts) + "\n"
 
 
-def latex(title: str, population: Values, tables: Sequence[Grid]) -> str:
+def format_latex(title: str, population: Values, tables: Sequence[TextTable]) -> str:
     """The same as a fragment of LaTeX, a `table` for each; the population is a comment."""
     notes = [
         f"{title}. Take it in with \\input; the preamble needs",
@@ -96,50 +100,50 @@ def latex(title: str, population: Values, tables: Sequence[Grid]) -> str:
         *(f"{key}: {value}" for key, value in population.items()),
     ]
     head = "\n".join("% " + " ".join(note.split()) for note in notes)
-    return "\n\n".join([head, *(_latex_table(grid) for grid in tables)]) + "\n"
+    return "\n\n".join([head, *(_format_latex_table(table) for table in tables)]) + "\n"
 
 
-def latex_text(text: str) -> str:
+def format_latex_text(text: str) -> str:
     """Plain text as LaTeX: symbols become formulas, everything else is escaped."""
     parts, end = [], 0
     for match in _FORMULA.finditer(text):
         formula = " ".join(SYMBOLS[symbol] for symbol in _SYMBOL.findall(match.group()))
-        parts += [_escaped(text[end : match.start()]), f"${formula}$"]
+        parts += [_escape(text[end : match.start()]), f"${formula}$"]
         end = match.end()
-    return "".join([*parts, _escaped(text[end:])])
+    return "".join([*parts, _escape(text[end:])])
 
 
-def _markdown_rows(grid: Grid) -> str:
-    ours = [_emphasised(row, "**{}**") if grid.printed else row for row in grid.rows]
-    rule = ["---"] + ["---:"] * (len(grid.columns) - 1)
-    lines = [grid.columns, *grid.printed, *ours]
+def _format_markdown_rows(table: TextTable) -> str:
+    ours = [_emphasize(row, "**{}**") if table.printed else row for row in table.rows]
+    rule = ["---"] + ["---:"] * (len(table.columns) - 1)
+    lines = [table.columns, *table.printed, *ours]
     head, *rows = [[cell.replace("|", "\\|") for cell in line] for line in lines]
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *rows))
 
 
-def _latex_table(grid: Grid) -> str:
-    printed, ours = (_latex_rows(rows) for rows in (grid.printed, grid.rows))
+def _format_latex_table(table: TextTable) -> str:
+    printed, ours = (_format_latex_rows(rows) for rows in (table.printed, table.rows))
     if printed:
-        ours = [_emphasised(row, r"\textbf{{{}}}") for row in ours]
-    numbers = len(grid.columns) - 1
+        ours = [_emphasize(row, r"\textbf{{{}}}") for row in ours]
+    numbers = len(table.columns) - 1
     tabular = [
         f"\\begin{{tabular}}{{l{'r' * numbers}}}",
         r"\toprule",
-        *_latex_head(grid.columns),
-        *([r"\midrule", *map(_line, printed)] if printed else []),
+        *_format_latex_head(table.columns),
+        *([r"\midrule", *map(_join_cells, printed)] if printed else []),
         r"\midrule",
-        *map(_line, ours),
+        *map(_join_cells, ours),
         r"\bottomrule",
         r"\end{tabular}",
     ]
     if numbers >= _WIDE:
         tabular = [r"\resizebox{\linewidth}{!}{%", *tabular, "}"]
-    label = re.sub(r"[^a-z0-9]+", "-", grid.title.lower()).strip("-")
+    label = re.sub(r"[^a-z0-9]+", "-", table.title.lower()).strip("-")
     return "\n".join(
         (
             r"\begin{table}[htbp]",
             r"\centering\small",
-            f"\\caption{{{latex_text(f'{grid.title}. {grid.caption}')}}}",
+            f"\\caption{{{format_latex_text(f'{table.title}. {table.caption}')}}}",
             f"\\label{{tab:measured-{label}}}",
             *tabular,
             r"\end{table}",
@@ -147,44 +151,48 @@ def _latex_table(grid: Grid) -> str:
     )
 
 
-def _latex_head(columns: Cells) -> list[str]:
+def _format_latex_head(columns: Cells) -> list[str]:
     """One line, or two where columns stand below common headings."""
-    pairs = [_heading(column) for column in columns]
+    pairs = [_split_heading(column) for column in columns]
     if not any(group for group, _ in pairs):
-        return [_line(_latex_rows((columns,))[0])]
+        return [_join_cells(_format_latex_rows((columns,))[0])]
     above, rules, start = [], [], 1
     for group, members in itertools.groupby(pairs, key=lambda pair: pair[0]):
         count = len(list(members))
         if group:
-            above.append(f"\\multicolumn{{{count}}}{{c}}{{{latex_text(group)}}}")
+            above.append(f"\\multicolumn{{{count}}}{{c}}{{{format_latex_text(group)}}}")
             rules.append(f"\\cmidrule(lr){{{start}-{start + count - 1}}}")
         else:
             above += [""] * count
         start += count
-    return [_line(above), "".join(rules), _line([latex_text(title) for _, title in pairs])]
+    return [
+        _join_cells(above),
+        "".join(rules),
+        _join_cells([format_latex_text(title) for _, title in pairs]),
+    ]
 
 
-def _heading(column: str) -> tuple[str, str]:
+def _split_heading(column: str) -> tuple[str, str]:
     group, colon, title = column.partition(": ")
     return (group, title) if colon else ("", column)
 
 
-def _latex_rows(rows: tuple[Cells, ...]) -> list[Cells]:
-    return [tuple(latex_text(cell) for cell in row) for row in rows]
+def _format_latex_rows(rows: tuple[Cells, ...]) -> list[Cells]:
+    return [tuple(format_latex_text(cell) for cell in row) for row in rows]
 
 
-def _emphasised(row: Cells, form: str) -> Cells:
+def _emphasize(row: Cells, form: str) -> Cells:
     """The label of a row of ours; the row of its intervals has none."""
     return (form.format(row[0]) if row[0] else "", *row[1:])
 
 
-def _line(cells: Sequence[str]) -> str:
+def _join_cells(cells: Sequence[str]) -> str:
     """A row; an opening bracket would belong to the end of the row before it."""
     row = " & ".join(cells) + r" \\"
     return "{}" + row if row.startswith("[") else row
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     pieces = (
         "".join(_SPECIAL.get(character, character) for character in piece)
         for piece in _MINUS.split(text)

@@ -11,7 +11,7 @@ Cells = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Printed:
+class PaperTable:
     """One table of the paper; the first column holds the method."""
 
     label: str
@@ -20,17 +20,17 @@ class Printed:
     rows: tuple[Cells, ...]
 
 
-def _printed(label: str, columns: str, rows: str, dataset: str = "Obj3D") -> Printed:
+def _parse_table(label: str, columns: str, rows: str, dataset: str = "Obj3D") -> PaperTable:
     """Cells with bars between: the σ_r|g of the columns is why these have two."""
 
     def cells(line: str, bar: str) -> Cells:
         return tuple(cell.strip() for cell in line.split(bar))
 
     lines = tuple(cells(line, "|") for line in rows.strip().splitlines())
-    return Printed(label, dataset, cells(columns, "||"), lines)
+    return PaperTable(label, dataset, cells(columns, "||"), lines)
 
 
-MAIN_FACTUAL = _printed(
+MAIN_FACTUAL = _parse_table(
     "tab:obj3d-main",
     "Method || PSNR ↑ || E_p→ĉ ↓ || E_p→c* ↓ || E_ĉ→c* ↓ || O_attn ↓ || σ_r|g ↓ || σ_A|g ↓",
     """
@@ -39,7 +39,7 @@ MAIN_FACTUAL = _printed(
     GeoCo-SAVi | 44.210 | 0.0107 | 0.0436 | 0.0391 | 0.0007 | 0.0211 | 0.0086
     """,
 )
-MAIN_EDITING = _printed(
+MAIN_EDITING = _parse_table(
     "tab:obj3d-main",
     "Method || F_pos ↑ || F_scl ↑ || F_app ↑ || E_Δp ↓ || β_r → 1 || β_A → 2 || D_app ↓",
     """
@@ -48,7 +48,7 @@ MAIN_EDITING = _printed(
     GeoCo-SAVi | 93.29 | 92.72 | 91.09 | 0.0051 | 1.0339 | 2.0225 | 0.0124
     """,
 )
-EDITING = _printed(
+EDITING = _parse_table(
     "tab:edit-mask-f1",
     "Method / scope || F_pos ↑ || F_scl ↑ || F_app ↑ || E_Δp ↓ || D_app ↓",
     """
@@ -63,7 +63,7 @@ EDITING = _printed(
     GeoCo-SAVi, interior | 93.40 | 93.20 | 93.08 | 0.00509 | 0.01240
     """,
 )
-CURVES = _printed(
+CURVES = _parse_table(
     "tab:obj3d-new-curves",
     "Method / scope || β_r → 1 || β_A → 2 || β_r def. || β_A def.",
     """
@@ -75,7 +75,7 @@ CURVES = _printed(
     GeoCo-SAVi, interior | 1.03391 | 2.02246 | 7380/7386 | 7384/7386
     """,
 )
-COUNTS = _printed(
+COUNTS = _parse_table(
     "tab:obj3d-new-counts",
     "Method / scope || N_pos || N_scl || N_app || E_Δp def. || D_app def.",
     """
@@ -87,7 +87,7 @@ COUNTS = _printed(
     GeoCo-SAVi, interior | 30319 | 30654 | 4698 | 30319/30319 | 4698/4698
     """,
 )
-DISAPPEARANCE = _printed(
+DISAPPEARANCE = _parse_table(
     "tab:obj3d-new-empty",
     "Method / scope || Position ↓ || Scale ↓ || Transplant ↓",
     """
@@ -99,7 +99,7 @@ DISAPPEARANCE = _printed(
     GeoCo-SAVi, all | 1/36805 (0.00) | 12/37280 (0.03) | 0/7397 (0.00)
     """,
 )
-FIXED_GEOMETRY = _printed(
+FIXED_GEOMETRY = _parse_table(
     "tab:obj3d-new-fixed",
     "Method || s || r̄ || σ_r|g ↓ || CV_r|g ↓ || σ_A|g ↓ || N",
     """
@@ -114,7 +114,7 @@ FIXED_GEOMETRY = _printed(
     GeoCo-SAVi | 0.3 | 0.23137 | 0.03109 | 0.13439 | 0.01907 | 9320
     """,
 )
-SHARED_BACKGROUND = _printed(
+SHARED_BACKGROUND = _parse_table(
     "tab:shared-background-stability",
     "Method || s || Radius: Mean || Radius: Std. ↓ || Radius: CV ↓ "
     "|| Coverage: Mean || Coverage: Std. ↓ || Coverage: CV ↓",
@@ -124,7 +124,7 @@ SHARED_BACKGROUND = _printed(
     GeoCo-SAVi | 0.2 | 0.15521 | 0.02029 | 0.13075 | 0.03364 | 0.00836 | 0.24846
     """,
 )
-NOOP = _printed(
+NOOP = _parse_table(
     "tab:obj3d-new-noop",
     "Method || F_pos^noop || F_scl^noop || F_app^noop",
     """
@@ -133,7 +133,7 @@ NOOP = _printed(
     GeoCo-SAVi | 37.02 | 63.54 | 80.04
     """,
 )
-EXTERNAL_CENTERS = _printed(
+EXTERNAL_CENTERS = _parse_table(
     "tab:external-centers",
     "Method || E_p→ĉ ↓ || E_p→c* ↓ || E_ĉ→c* ↓",
     """
@@ -142,7 +142,7 @@ EXTERNAL_CENTERS = _printed(
     GeoCo-SAVi | 0.01126 | 0.04361 | 0.03910
     """,
 )
-ALL_SLOT_POSITION = _printed(
+ALL_SLOT_POSITION = _parse_table(
     "tab:allslot-position",
     "Method || E_p→ĉ ↓ || Defined || Edit objects",
     """
@@ -151,7 +151,7 @@ ALL_SLOT_POSITION = _printed(
     GeoCo-SAVi | 0.01065 | 9320 | 9320
     """,
 )
-SCALE_CALIBRATION = _printed(
+SCALE_CALIBRATION = _parse_table(
     "tab:factual-scale-calibration",
     "Method || N || Linear R² ↑ || Unit-slope log R² ↑ || Std[log(r/s)] ↓",
     """
@@ -160,7 +160,7 @@ SCALE_CALIBRATION = _printed(
     GeoCo-SAVi | 9320 | 0.7924 | 0.6873 | 0.1394
     """,
 )
-FINITE_GRID = _printed(
+FINITE_GRID = _parse_table(
     "tab:finite-grid-errors",
     "Method / edit || Raw-logit RMSE (%), N: Native ↓ || Raw-logit RMSE (%), N: Extended ↓ "
     "|| Extended-canvas final outputs: Prob. RMSE ↓ || Extended-canvas final outputs: F1 ↑ "
@@ -170,7 +170,7 @@ FINITE_GRID = _printed(
     GeoCo-SAVi, scaling | 2.0376 (10324) | 0.9230 (10324) | 0.01049 | 95.69 | 95.17 | 10324
     """,
 )
-COMMON_EDIT = _printed(
+COMMON_EDIT = _parse_table(
     "tab:obj3d-common-edit",
     "Method || F_pos ↑ || F_scl ↑",
     """
@@ -179,7 +179,7 @@ COMMON_EDIT = _printed(
     GeoCo-SAVi | 93.77 | 92.93
     """,
 )
-ORACLE_RGB = _printed(
+ORACLE_RGB = _parse_table(
     "tab:obj3d-oracle-rgb",
     "Method || Full image: Position ↑ || Full image: Scale ↑ || Full image: Transplant ↑ "
     "|| Editing region: Position ↑ || Editing region: Scale ↑ || Editing region: Transplant ↑",
@@ -189,7 +189,7 @@ ORACLE_RGB = _printed(
     GeoCo-SAVi | 39.914 | 40.176 | 35.728 | 30.883 | 30.889 | 24.428
     """,
 )
-RGB_PRESERVATION = _printed(
+RGB_PRESERVATION = _parse_table(
     "tab:obj3d-rgb-preservation",
     "Method || RGB MAE ×10³: Position ↓ || RGB MAE ×10³: Scale ↓ "
     "|| Changed pixels (%): Position ↓ || Changed pixels (%): Scale ↓",
@@ -199,7 +199,7 @@ RGB_PRESERVATION = _printed(
     GeoCo-SAVi | 0.4939 | 0.6873 | 1.2360 | 1.6966
     """,
 )
-TUBES = _printed(
+TUBES = _parse_table(
     "tab:video-tube-f1",
     "Method || F_pos ↑ || F_scl ↑ || F_app ↑",
     """

@@ -13,19 +13,19 @@ from geoco.files import write_whole
 Record = TypeVar("Record")
 
 
-def write(folder: Path, name: str, records: Any) -> None:
+def save_records(folder: Path, name: str, records: Any) -> None:
     """A dataclass of arrays, whole numbers, names and such dataclasses, as one file."""
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **_arrays(records, ""))  # type: ignore[arg-type]
-    write_whole(_path(folder, name), buffer.getvalue())
+    np.savez_compressed(buffer, **_flatten_arrays(records, ""))  # type: ignore[arg-type]
+    write_whole(_locate(folder, name), buffer.getvalue())
 
 
-def read(folder: Path, name: str, kind: type[Record]) -> Record:
+def load_records(folder: Path, name: str, kind: type[Record]) -> Record:
     """The records of a table that an evaluation left in its folder."""
-    path = _path(folder, name)
+    path = _locate(folder, name)
     try:
         with np.load(path, allow_pickle=False) as file:
-            return _made(kind, dict(file), "")
+            return _build_record(kind, dict(file), "")
     except FileNotFoundError:
         raise GeocoError(f"{path}: there are no records here: evaluate '{name}' first") from None
     except (ValueError, OSError, KeyError):
@@ -33,27 +33,27 @@ def read(folder: Path, name: str, kind: type[Record]) -> Record:
                          "evaluate again") from None  # fmt: skip
 
 
-def _path(folder: Path, name: str) -> Path:
+def _locate(folder: Path, name: str) -> Path:
     return folder / f"{name}-records.npz"
 
 
-def _arrays(records: Any, prefix: str) -> dict[str, np.ndarray]:
+def _flatten_arrays(records: Any, prefix: str) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     for part in fields(records):
         value = getattr(records, part.name)
         if is_dataclass(value):
-            found |= _arrays(value, f"{prefix}{part.name}.")
+            found |= _flatten_arrays(value, f"{prefix}{part.name}.")
         else:
             found[prefix + part.name] = np.asarray(value)
     return found
 
 
-def _made(kind: type[Record], arrays: dict[str, np.ndarray], prefix: str) -> Record:
+def _build_record(kind: type[Record], arrays: dict[str, np.ndarray], prefix: str) -> Record:
     parts: list[Any] = []
     for part in fields(kind):  # type: ignore[arg-type]
         inner: Any = part.type
         if is_dataclass(inner) and isinstance(inner, type):
-            parts.append(_made(inner, arrays, f"{prefix}{part.name}."))
+            parts.append(_build_record(inner, arrays, f"{prefix}{part.name}."))
             continue
         value = arrays[prefix + part.name]
         if value.ndim == 0:

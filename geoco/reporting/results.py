@@ -22,7 +22,7 @@ def as_values(scores: Any) -> dict[str, Any]:
     """A dataclass of scores as what JSON holds: nan becomes null, tuples lists."""
     assert is_dataclass(scores)
     assert not isinstance(scores, type)
-    values = _plain(asdict(scores))
+    values = _to_plain(asdict(scores))
     assert isinstance(values, dict)
     return values
 
@@ -30,22 +30,22 @@ def as_values(scores: Any) -> dict[str, Any]:
 def write_table(folder: Path, table: str, population: Values, values: Values) -> Path:
     """Write a finished table, whole or not at all."""
     content = {"format": FORMAT, "table": table, "population": population, "values": values}
-    text = json.dumps(_plain(content), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    path = table_path(folder, table)
+    text = json.dumps(_to_plain(content), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    path = locate_table(folder, table)
     write_whole(path, text.encode())
     return path
 
 
 def read_table(folder: Path, table: str, population: Values) -> dict[str, Any] | None:
     """The values of a finished table of this population; None if there is none yet."""
-    content = _content(folder, table)
+    content = _read_content(folder, table)
     if content is None:
         return None
-    found, wanted = content["population"], _plain(dict(population))
+    found, wanted = content["population"], _to_plain(dict(population))
     changed = [name for name in {**found, **wanted} if found.get(name) != wanted.get(name)]
     if changed:
         raise GeocoError(
-            f"{table_path(folder, table)}: results of another evaluation ({', '.join(changed)} "
+            f"{locate_table(folder, table)}: results of another evaluation ({', '.join(changed)} "
             "differ): delete it, or write to another folder"
         )
     return dict(content["values"])
@@ -55,7 +55,7 @@ def read_results(
     folder: Path, tables: Sequence[str]
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """All finished tables of a folder, whomever they are about, and whom that is."""
-    found = {table: _content(folder, table) for table in tables}
+    found = {table: _read_content(folder, table) for table in tables}
     finished = {table: content for table, content in found.items() if content is not None}
     if not finished:
         raise GeocoError(f"{folder}: there are no results here: give the folder of an evaluation")
@@ -64,8 +64,8 @@ def read_results(
     return dict(first), {table: dict(content["values"]) for table, content in finished.items()}
 
 
-def _content(folder: Path, table: str) -> dict[str, Any] | None:
-    path = table_path(folder, table)
+def _read_content(folder: Path, table: str) -> dict[str, Any] | None:
+    path = locate_table(folder, table)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         version = content["format"]
@@ -84,16 +84,16 @@ def _content(folder: Path, table: str) -> dict[str, Any] | None:
     return dict(content)
 
 
-def table_path(folder: Path, table: str) -> Path:
+def locate_table(folder: Path, table: str) -> Path:
     return folder / f"{table}.json"
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """Nested values as JSON has them."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _to_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_to_plain(item) for item in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value

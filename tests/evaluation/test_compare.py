@@ -25,7 +25,7 @@ from geoco.evaluation.compare import (
 )
 from geoco.evaluation.factual import CenterRecords, Mean, reference_errors
 from geoco.evaluation.run import read_centers
-from geoco.reporting import records as archive
+from geoco.reporting.records import save_records
 from geoco.reporting.results import as_values, read_results, write_table
 
 TABLES = ("factual", "editing", "matched")
@@ -110,7 +110,7 @@ def test_position_errors_of_the_tables_are_those(
     centers = read_centers(other)
     missing = centers.decoded_to_reference.copy()
     missing[0] = np.nan
-    archive.write(other, "factual", replace(centers, decoded_to_reference=missing))
+    save_records(other, "factual", replace(centers, decoded_to_reference=missing))
     found = compare([folders[0], other], tmp_path / "out")
     everyone = read_results(folders[0], ["factual"])[1]["factual"]["reference_errors"]
     for tables in found.tables.values():
@@ -164,7 +164,7 @@ def test_scores_are_those_of_the_common_pool(folders: tuple[Path, Path], tmp_pat
     (part / "matched.json").write_bytes((second / "matched.json").read_bytes())
     records = read_matched(second)
     even = records.window % 2 == 0
-    archive.write(part, "matched", replace(records, valid=records.valid & even, edited=even))
+    save_records(part, "matched", replace(records, valid=records.valid & even, edited=even))
     found = compare([first, part], tmp_path / "out")
     before = json.loads((first / "matched.json").read_text())["values"]
     assert before["objects"] == 12
@@ -229,7 +229,7 @@ def test_models_may_differ(folders: tuple[Path, Path], tmp_path: Path) -> None:
     about, tables = read_results(folders[0], ["factual"])
     for name, own in (("a", {"slots": 3}), ("b", {"slots": 7, "checksum of the model": "b"})):
         write_table(tmp_path / name, "factual", about | own, tables["factual"])
-        archive.write(tmp_path / name, "factual", read_centers(folders[0]))
+        save_records(tmp_path / name, "factual", read_centers(folders[0]))
     found = compare([tmp_path / "a", tmp_path / "b"], tmp_path / "out")
     assert not {"model", "slots", "checksum of the model"} & set(found.population)
 
@@ -318,7 +318,7 @@ def test_rows_of_all_models_stand_below_the_papers(folders: tuple[Path, Path]) -
 
 def test_records_come_back_as_they_were(folders: tuple[Path, Path], tmp_path: Path) -> None:
     records = read_matched(folders[0])
-    archive.write(tmp_path, "matched", records)
+    save_records(tmp_path, "matched", records)
     again = read_matched(tmp_path)
     for name, value in vars(records).items():
         np.testing.assert_array_equal(value, getattr(again, name))

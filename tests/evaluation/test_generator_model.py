@@ -32,7 +32,7 @@ from geoco.evaluation.factual import factual_scores
 from geoco.evaluation.generator_model import TrueScenes
 from geoco.evaluation.interfaces import Decoded
 from geoco.models import compositing
-from geoco.reporting.tables_matched import exact as exact_table
+from geoco.reporting.tables_matched import build_exact
 from geoco.solids import Move, Pictures, Replace, Scale, SceneEdit
 
 # One sample per pixel, so that a pixel has one owner and all that follows is exact.
@@ -261,7 +261,7 @@ def test_f1_is_over_what_can_be_seen() -> None:
     assert scores.position.exact_f1 is not None
     expected = 100 * metrics.video_means(known.exact_f1, known.video).mean()
     assert scores.position.exact_f1.estimate == pytest.approx(expected)
-    shown = exact_table("truth", as_values(scores))
+    shown = build_exact("truth", as_values(scores))
     assert shown is not None
     assert f"visible: {len(known)}/{scores.position.edits} position, " in shown.caption
 

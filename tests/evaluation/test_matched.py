@@ -21,10 +21,10 @@ from geoco.evaluation import (
     windows,
 )
 from geoco.evaluation.commands import FACTORS, MOVES
+from geoco.evaluation.tables import build_text_tables
 from geoco.metrics import rgb as metrics_rgb
 from geoco.models import compositing
 from geoco.models.slots import Slots
-from geoco.reporting.tables import grids
 from geoco.solids import Move, Replace, Scale
 
 
@@ -81,7 +81,9 @@ def test_what_a_model_cannot_be_asked_is_undefined() -> None:
         scored = (kind.f1, kind.oracle, kind.unedited, kind.exact, kind.exact_f1)
         assert {*scored, kind.oracle_exact, kind.change, kind.changed} == {None}
     assert scores.transplant.change is not None
-    tables = {grid.title: grid for grid in grids("mute", {"matched": as_values(scores)})}
+    tables = {
+        table.title: table for table in build_text_tables("mute", {"matched": as_values(scores)})
+    }
     for title in ("Object-matched editing", "RGB preservation"):
         for row in tables[title].rows:
             assert set(row[1:]) == {"–"}, title

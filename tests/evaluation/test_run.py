@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +16,11 @@ from geoco.data import ClipBatch, SolidsDataset
 from geoco.errors import GeocoError
 from geoco.evaluation import (
     TABLES,
+    Evaluation,
     GeoCoModel,
     OneSlotModel,
     SlotModel,
+    Table,
     as_values,
     editing,
     evaluate,
@@ -33,7 +35,10 @@ from geoco.evaluation import (
 from geoco.evaluation.interfaces import Decoded
 from geoco.evaluation.matched import matched_scores
 from geoco.evaluation.video import tube_scores
+from geoco.evaluation.windows import Progress
 from geoco.models.slots import Slots
+from geoco.reporting.cells import TextTable
+from geoco.reporting.results import Values
 
 
 def test_protocols() -> None:
@@ -360,3 +365,35 @@ def assert_same_records(one: editing.EditRecords, two: editing.EditRecords) -> N
         assert len(first) > 0
         for part in fields(first):
             np.testing.assert_allclose(getattr(first, part.name), getattr(second, part.name))
+
+
+def test_a_table_of_ones_own_is_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclass(frozen=True)
+    class ToyScores:
+        objects: int
+        undefined: float = float("nan")
+
+    def compute(evaluation: Evaluation, progress: Progress) -> ToyScores:
+        progress(1, 1)
+        return ToyScores(int(evaluation.factual.valid.sum()))
+
+    def build(name: str, values: Values) -> TextTable:
+        return TextTable("Toys", ("Method", "Objects"), ((name, str(values["objects"])),), "Said.")
+
+    monkeypatch.setitem(TABLES, "toy", Table(compute, (build,), about=lambda _: {"toys": 1}))
+    heard: list[tuple[str, int, int]] = []
+    model, dataset = Discs(scenes(4)), Numbered(video_major(2, 2))
+    results = evaluate(
+        model, dataset, tmp_path, "discs", ["toy"], progress=lambda *news: heard.append(news)
+    )
+    count = int(windows.factual(model, dataset, 4).valid.sum())
+    assert results.tables == {"toy": {"objects": count, "undefined": None}}
+    stored = json.loads((tmp_path / "toy.json").read_text())
+    assert stored["values"] == results.tables["toy"]
+    assert stored["population"] == results.population | {"toys": 1}
+    assert f"| discs | {count} |" in (tmp_path / "tables.md").read_text()
+    assert f"discs & {count} \\\\" in (tmp_path / "tables.tex").read_text()
+    assert ("toy", 1, 1) in heard
+    assert "toy" in evaluate(model, dataset, tmp_path / "all", "discs").tables
+    monkeypatch.setitem(TABLES, "toy", Table(compute, (build,), fits=lambda _: False))
+    assert "toy" not in evaluate(model, dataset, tmp_path / "fewer", "discs").tables

@@ -10,16 +10,16 @@ from helpers_tables import Values, editing, everything, factual, matched
 from matplotlib.mathtext import MathTextParser
 
 from geoco.errors import GeocoError
-from geoco.evaluation import latex, markdown
-from geoco.reporting import formats, paper, results, tables
-from geoco.reporting.cells import Grid
+from geoco.evaluation import TABLES, build_text_tables, format_latex, format_markdown
+from geoco.reporting import formats, paper, results
+from geoco.reporting.cells import TextTable
 
 ROOT = Path(__file__).parents[2]
 AWKWARD = r"50% of_a & b, $5 #1 {x} \y ~z ^2 <|> E*"
 
 
-def found(grids: list[Grid], title: str) -> Grid:
-    return next(grid for grid in grids if grid.title == title)
+def find_table(texts: list[TextTable], title: str) -> TextTable:
+    return next(text for text in texts if text.title == title)
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ def test_messages(tmp_path: Path) -> None:
     results.write_table(tmp_path, "editing", {}, {})
     with pytest.raises(GeocoError, match=r"another evaluation \(windows differ\): delete it"):
         results.read_table(tmp_path, "editing", {"windows": 3})
-    path = results.table_path(tmp_path, "editing")
+    path = results.locate_table(tmp_path, "editing")
     path.write_text(path.read_text().replace(f'"format": {results.FORMAT}', '"format": 7'))
     with pytest.raises(GeocoError, match="results of format 7"):
         results.read_table(tmp_path, "editing", {})
@@ -55,8 +55,8 @@ def test_messages(tmp_path: Path) -> None:
 
 
 def test_main_table() -> None:
-    grids = tables.grids("ours", everything())
-    top, bottom = grids[:2]
+    texts = build_text_tables("ours", everything())
+    top, bottom = texts[:2]
     assert top.rows == (
         (
             "ours (measured here)",
@@ -77,59 +77,59 @@ def test_main_table() -> None:
 
 
 def test_factual_tables() -> None:
-    grids = tables.grids("ours", everything())
+    texts = build_text_tables("ours", everything())
     label = "ours (measured here)"
-    assert found(grids, "Reconstruction and segmentation").rows == (
+    assert find_table(texts, "Reconstruction and segmentation").rows == (
         (label, "31.000", "31.500", "31.125", "–", "0.9000", "0.8000", "0.7000", "1.0000"),
     )
-    centers = found(grids, "External position evaluation")
+    centers = find_table(texts, "External position evaluation")
     assert centers.rows == ((label, "0.01000", "0.02000", "0.03000"),)
     assert "here 80/88 of them" in centers.caption
-    assert found(grids, "All-slot position error").rows == ((label, "0.01235", "90", "93"),)
-    calibration = found(grids, "Factual scale calibration")
+    assert find_table(texts, "All-slot position error").rows == ((label, "0.01235", "90", "93"),)
+    calibration = find_table(texts, "Factual scale calibration")
     assert calibration.rows == ((label, "93", "0.5000", "-0.2500", "0.1235"),)
 
 
 def test_editing_tables() -> None:
-    grids = tables.grids("ours", everything())
+    texts = build_text_tables("ours", everything())
     everywhere, inside = "ours, all (measured here)", "ours, interior (measured here)"
-    assert found(grids, "Editing").rows == (
+    assert find_table(texts, "Editing").rows == (
         (everywhere, "90.00", "80.00", "70.00", "0.01230", "0.25000"),
         ("", "[88.50, 91.25]", "[78.50, 81.25]", "[68.50, 71.25]", "", ""),
         (inside, "91.00", "81.00", "–", "0.00610", "–"),
         ("", "[89.50, 92.25]", "[79.50, 82.25]", "–", "", ""),
     )
-    assert found(grids, "Five-point scale response").rows == (
+    assert find_table(texts, "Five-point scale response").rows == (
         (everywhere, "1.03000", "-0.50000", "7/9", "8/9"),
         (inside, "1.03000", "-0.50000", "7/9", "8/9"),
     )
-    assert found(grids, "Counts").rows == (
+    assert find_table(texts, "Counts").rows == (
         (everywhere, "8", "8", "8", "30/36", "8/8"),
         (inside, "8", "8", "0", "20/20", "0/0"),
     )
-    assert found(grids, "Disappearance").rows == (
+    assert find_table(texts, "Disappearance").rows == (
         (inside, "1/8 (12.50)", "1/8 (12.50)", "0/0 (–)"),
         (everywhere, "1/8 (12.50)", "1/8 (12.50)", "1/8 (12.50)"),
     )
-    noop = found(grids, "No-op scores")
+    noop = find_table(texts, "No-op scores")
     assert noop.rows == (("ours (measured here)", "45.00", "40.00", "35.00"),)
 
 
 def test_stability_tables() -> None:
-    grids = tables.grids("ours", everything())
+    texts = build_text_tables("ours", everything())
     label = "ours (measured here)"
-    fixed = found(grids, "Fixed-geometry stability").rows
+    fixed = find_table(texts, "Fixed-geometry stability").rows
     assert fixed[1] == (label, "0.2", "0.20000", "0.02500", "0.12500", "0.03125", "93")
     assert [row[1] for row in fixed] == ["0.1", "0.2", "0.3"]
-    shared = found(grids, "Shared-background stability")
+    shared = find_table(texts, "Shared-background stability")
     assert shared.rows[0][:5] == (label, "0.1", "0.10000", "0.01250", "0.12500")
     assert shared.rows[0][5:] == ("0.01000", "0.03125", "0.50000")
     assert "Here 64 objects with each of 2 backgrounds" in shared.caption
 
 
 def test_finite_grid_and_tubes() -> None:
-    grids = tables.grids("ours", everything())
-    assert found(grids, "Finite-grid covariance").rows == (
+    texts = build_text_tables("ours", everything())
+    assert find_table(texts, "Finite-text covariance").rows == (
         (
             "ours, translation (measured here)",
             *("0.0325 (39)", "0.0163 (40)", "0.00420", "95.87", "95.00", "38"),
@@ -139,7 +139,7 @@ def test_finite_grid_and_tubes() -> None:
             *("– (0)", "1.0000 (40)", "0.00420", "95.87", "95.00", "38"),
         ),
     )
-    videos = found(grids, "Whole-video editing")
+    videos = find_table(texts, "Whole-video editing")
     assert videos.rows == (
         ("ours (measured here)", "86.50", "84.50", "74.00"),
         ("", "[85.50, 87.50]", "[83.50, 85.50]", "[73.00, 75.00]"),
@@ -150,26 +150,26 @@ def test_finite_grid_and_tubes() -> None:
 
 
 def test_matched_tables() -> None:
-    grids = tables.grids("ours", {"matched": matched(exact=True)})
-    common = found(grids, "Object-matched editing")
+    texts = build_text_tables("ours", {"matched": matched(exact=True)})
+    common = find_table(texts, "Object-matched editing")
     assert common.rows == (
         ("ours (measured here)", "93.00", "92.00"),
         ("", "[92.50, 93.50]", "[91.50, 92.50]"),
     )
     assert "here 38 position and 38 scale edits of 10 objects in 3 videos" in common.caption
-    oracle = found(grids, "PSNR (dB) against RGB oracle edits").rows
+    oracle = find_table(texts, "PSNR (dB) against RGB oracle edits").rows
     full, region = ("36.000", "37.000", "35.000"), ("26.000", "27.000", "25.000")
     assert oracle[0] == ("ours (measured here)", *full, *region)
     assert oracle[1][1] == "[35.500, 36.500]"
     assert oracle[2][:2] == ("ours, unedited (measured here)", "31.000")
-    exact = found(grids, "PSNR (dB) and F1 against the generator’s edits")
+    exact = find_table(texts, "PSNR (dB) and F1 against the generator’s edits")
     assert exact.printed == ()
     assert exact.rows[0][1] == "37.000"
     assert exact.rows[0][7:] == ("72.00", "74.00", "70.00")
     assert exact.rows[1][7] == "[71.50, 72.50]"
     assert exact.rows[2][:2] == ("oracle (measured here)", "38.000")
     assert exact.caption.endswith("37/40 position, 37/40 scale, 37/40 transplant.")
-    preservation = found(grids, "RGB preservation")
+    preservation = find_table(texts, "RGB preservation")
     assert preservation.caption.endswith("39/40 position, 39/40 scale.")
     kept = preservation.rows
     assert kept[0][1:] == ("0.5000", "0.5000", "1.2500", "1.2500")
@@ -177,21 +177,21 @@ def test_matched_tables() -> None:
 
 
 def test_what_a_dataset_lacks_is_left_out_or_a_dash() -> None:
-    grids = tables.grids("ours", {"factual": factual(), "matched": matched(exact=False)})
-    titles = [grid.title for grid in grids]
+    texts = build_text_tables("ours", {"factual": factual(), "matched": matched(exact=False)})
+    titles = [text.title for text in texts]
     assert "External position evaluation" not in titles
     assert not [title for title in titles if "generator" in title]
-    assert found(grids, "Reconstruction and segmentation").rows[0][5:] == ("–",) * 4
-    assert grids[0].rows[0] == ("ours (measured here)", "31.250", "0.0123", *"––", "0.0012", *"––")
+    assert find_table(texts, "Reconstruction and segmentation").rows[0][5:] == ("–",) * 4
+    assert texts[0].rows[0] == ("ours (measured here)", "31.250", "0.0123", *"––", "0.0012", *"––")
 
 
 def test_every_result_has_a_table_and_every_row_as_many_cells() -> None:
-    grids = tables.grids("ours", everything())
-    assert set(tables.BUILDERS) == set(everything())
-    assert len(grids) == 2 + sum(len(builders) for builders in tables.BUILDERS.values())
-    for grid in grids:
-        assert {len(row) for row in (*grid.printed, *grid.rows)} == {len(grid.columns)}, grid.title
-    assert len({grid.title for grid in grids}) == len(grids)
+    texts = build_text_tables("ours", everything())
+    assert set(TABLES) == set(everything())
+    assert len(texts) == 2 + sum(len(table.builders) for table in TABLES.values())
+    for text in texts:
+        assert {len(row) for row in (*text.printed, *text.rows)} == {len(text.columns)}, text.title
+    assert len({text.title for text in texts}) == len(texts)
 
 
 # -- the paper -------------------------------------------------------------------------------------
@@ -226,11 +226,11 @@ def test_printed_values_are_the_papers() -> None:
 def rendered(
     how: Callable[..., str], name: str, about: dict[str, object], results: dict[str, Values]
 ) -> str:
-    return how(f"Evaluation of {name}", about, tables.grids(name, results))
+    return how(f"Evaluation of {name}", about, build_text_tables(name, results))
 
 
 def test_markdown() -> None:
-    text = rendered(markdown, "a|b", {"windows": 3, "note": "x|y"}, everything())
+    text = rendered(format_markdown, "a|b", {"windows": 3, "note": "x|y"}, everything())
     assert "# Evaluation of a|b\n\n| Population |  |\n| --- | ---: |\n| windows | 3 |\n" in text
     assert "| note | x\\|y |" in text
     assert "| Method | PSNR ↑ | E_p→ĉ ↓ | E_p→c* ↓ | E_ĉ→c* ↓ | O_attn ↓ | σ_r\\|g ↓ |" in text
@@ -242,7 +242,7 @@ def test_markdown() -> None:
 
 
 def test_latex_of_a_table() -> None:
-    text = rendered(latex, "ours", {"windows": 3}, {"editing": editing()})
+    text = rendered(format_latex, "ours", {"windows": 3}, {"editing": editing()})
     assert "% windows: 3\n" in text
     table = text.split("\\begin{table}")[2]
     assert table.strip().splitlines()[:6] == [
@@ -250,7 +250,7 @@ def test_latex_of_a_table() -> None:
         r"\centering\small",
         r"\caption{Editing. F1 (percent) is over the valid edits of a scope, with 95\% intervals "
         r"over source videos. $E_{\Delta p}$ is a fraction of the diagonal, $D_{\rm app}$ "
-        r"grid L2.}",
+        r"text L2.}",
         r"\label{tab:measured-editing}",
         r"\begin{tabular}{lrrrrr}",
         r"\toprule",
@@ -265,7 +265,7 @@ def test_latex_of_a_table() -> None:
 
 
 def test_headings_above_several_columns() -> None:
-    text = rendered(latex, "ours", {}, {"matched": matched(exact=False)})
+    text = rendered(format_latex, "ours", {}, {"matched": matched(exact=False)})
     assert (
         r" & \multicolumn{2}{c}{RGB MAE $\times 10^3$} & \multicolumn{2}{c}{Changed pixels (\%)} \\"
         "\n"
@@ -277,7 +277,7 @@ def test_headings_above_several_columns() -> None:
 
 @pytest.mark.parametrize("name", ["ours", AWKWARD, "[brackets] first"])
 def test_latex_is_sound(name: str) -> None:
-    text = rendered(latex, name, {"note": "a\nb"}, everything())
+    text = rendered(format_latex, name, {"note": "a\nb"}, everything())
     body = "\n".join(line for line in text.splitlines() if not line.startswith("%"))
     assert re.search(r"^(?!%).*\bnote\b", text, re.MULTILINE) is None
     assert balanced(body)
@@ -326,10 +326,14 @@ def test_both_forms_hold_the_same_numbers() -> None:
 
     arguments = ("ours", {}, everything())
     shown = re.findall(
-        r"^\|(?: .*\((?:paper|measured)|  \| \[).*$", rendered(markdown, *arguments), re.MULTILINE
+        r"^\|(?: .*\((?:paper|measured)|  \| \[).*$",
+        rendered(format_markdown, *arguments),
+        re.MULTILINE,
     )
     set_ = re.findall(
-        r"^(?:.*\((?:paper|measured)| & \[).*\\\\$", rendered(latex, *arguments), re.MULTILINE
+        r"^(?:.*\((?:paper|measured)| & \[).*\\\\$",
+        rendered(format_latex, *arguments),
+        re.MULTILINE,
     )
     assert len(shown) == len(set_) > 80
     assert numbers(shown) == numbers(set_)
@@ -342,7 +346,7 @@ def test_symbols_are_formulas() -> None:
         parser.parse(f"${formula}$")
     for table in paper.TABLES:
         for column in table.columns:
-            assert formats.latex_text(column).isascii()
+            assert formats.format_latex_text(column).isascii()
     with pytest.raises(ValueError, match=r"Expected"):
         parser.parse(r"$E_{p\rightarrow\hat c$")
 
@@ -362,4 +366,4 @@ def test_symbols_are_formulas() -> None:
     ],
 )
 def test_text_as_latex(text: str, expected: str) -> None:
-    assert formats.latex_text(text) == expected
+    assert formats.format_latex_text(text) == expected

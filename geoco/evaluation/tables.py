@@ -1,0 +1,241 @@
+"""The tables of an evaluation as records: whom each fits, how it is computed and printed.
+
+A new table is one more entry, `TABLES["mine"] = Table(compute, builders)`. It is then computed by
+`evaluate` and `geoco eval`, stored as mine.json, and printed in Markdown and LaTeX.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from geoco import edit_maps
+from geoco.evaluation import covariance_bounds, matched, stability, windows
+from geoco.evaluation.editing import REPLICATES, edit_records, editing_scores
+from geoco.evaluation.factual import center_records, factual_scores
+from geoco.evaluation.finite_grid import covariance_scores
+from geoco.evaluation.interfaces import ExtendedModel, SlotModel, VideoModel
+from geoco.evaluation.video import tube_records, tube_scores
+from geoco.evaluation.windows import Factual, Progress, Windows
+from geoco.metrics import rgb
+from geoco.reporting import tables, tables_matched
+from geoco.reporting.cells import TextTable
+from geoco.reporting.records import save_records
+from geoco.reporting.results import Values
+
+TableProgress = Callable[[str, int, int], None]  # what is under way, done, in total
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What tables are computed from; the factual pass runs once, when a table needs it."""
+
+    model: SlotModel
+    dataset: Windows
+    folder: Path
+    batch: int
+    windows: int | None
+    extended_windows: int | None
+    progress: TableProgress
+    tile: int | None
+
+    @cached_property
+    def factual(self) -> Factual:
+        report = self.report_on("factual slots")
+        return windows.factual(self.model, self.dataset, self.batch, self.windows, report)
+
+    def report_on(self, table: str) -> Progress:
+        return lambda done, total: self.progress(table, done, total)
+
+
+def _fits_all(evaluation: Evaluation) -> bool:
+    return True
+
+
+def _say_nothing(evaluation: Evaluation) -> Values:
+    return {}
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table. `compute` gives a dataclass of scores, which becomes the values of its JSON."""
+
+    compute: Callable[[Evaluation, Progress], Any]
+    builders: tuple[tables.Builder, ...]  # of the text tables that are made from the values
+    fits: Callable[[Evaluation], bool] = _fits_all  # whether model and dataset can have it
+    # What its own definition depends on, besides what all tables share: stored with the values.
+    about: Callable[[Evaluation], Values] = _say_nothing
+
+
+def build_text_tables(name: str, results: Mapping[str, Values]) -> list[TextTable]:
+    """Every text table for which there are results; `name` is what our rows are called."""
+    built = [
+        build(name, values) for table, values in results.items() for build in TABLES[table].builders
+    ]
+    return [*tables.build_main_tables(name, results), *(table for table in built if table)]
+
+
+# -- what the tables are computed by ---------------------------------------------------------------
+
+
+def _compute_factual(evaluation: Evaluation, progress: Progress) -> Any:
+    factual = evaluation.factual
+    if factual.reference is not None:
+        save_records(evaluation.folder, "factual", center_records(factual))
+    return factual_scores(evaluation.model, factual, evaluation.batch, progress)
+
+
+def _compute_editing(evaluation: Evaluation, progress: Progress) -> Any:
+    records = edit_records(evaluation.model, evaluation.factual, evaluation.batch, progress)
+    save_records(evaluation.folder, "editing", records)
+    return editing_scores(records)
+
+
+def _compute_stability(evaluation: Evaluation, progress: Progress) -> Any:
+    return stability.stability_scores(
+        evaluation.model, evaluation.factual, evaluation.batch, progress
+    )
+
+
+def _compute_shared_background(evaluation: Evaluation, progress: Progress) -> Any:
+    return stability.shared_background_scores(
+        evaluation.model, evaluation.factual, evaluation.batch, progress
+    )
+
+
+def _compute_matched(evaluation: Evaluation, progress: Progress) -> Any:
+    records = matched.matched_records(
+        evaluation.model, evaluation.dataset, evaluation.factual, evaluation.batch, progress
+    )
+    save_records(evaluation.folder, "matched", records)
+    return matched.matched_scores(records)
+
+
+def _compute_finite_grid(evaluation: Evaluation, progress: Progress) -> Any:
+    return covariance_scores(
+        evaluation.model,
+        evaluation.factual,
+        evaluation.batch,
+        evaluation.extended_windows,
+        progress,
+        evaluation.tile,
+    )
+
+
+def _compute_tubes(evaluation: Evaluation, progress: Progress) -> Any:
+    records = tube_records(
+        evaluation.model, evaluation.dataset, evaluation.batch, evaluation.windows, progress
+    )
+    save_records(evaluation.folder, "tubes", records)
+    return tube_scores(records)
+
+
+# -- whom they fit ---------------------------------------------------------------------------------
+
+
+def _has_explicit_slots(evaluation: Evaluation) -> bool:
+    return evaluation.factual.explicit
+
+
+def _has_reference_masks(evaluation: Evaluation) -> bool:
+    return evaluation.dataset.batch([0]).masks is not None
+
+
+def _draws_extended(evaluation: Evaluation) -> bool:
+    return isinstance(evaluation.model, ExtendedModel)
+
+
+def _has_masked_videos(evaluation: Evaluation) -> bool:
+    first = evaluation.dataset.batch([0])
+    known = first.masks is not None and first.video.shape[1] > 1
+    return known and isinstance(evaluation.model, VideoModel)
+
+
+# -- what they are about ---------------------------------------------------------------------------
+
+
+def _about_factual(evaluation: Evaluation) -> Values:
+    return {"fewest pixels of a reference object": edit_maps.FEWEST_PIXELS}
+
+
+def _about_editing(evaluation: Evaluation) -> Values:
+    return {
+        "interval replicates": REPLICATES,
+        "interior": "object and ideal image avoid the outermost band of pixels",
+    }
+
+
+def _about_matched(evaluation: Evaluation) -> Values:
+    return {
+        "interval replicates": matched.REPLICATES,
+        "fewest pixels of a reference object": edit_maps.FEWEST_PIXELS,
+        "editing region": f"supports expanded by {rgb.EXPANSION} pixels",
+        "changed pixels": f"by more than {255 * rgb.CHANGED:.0f}/255",
+    }
+
+
+def _about_finite_grid(evaluation: Evaluation) -> Values:
+    values: dict[str, Any] = {
+        "fewest pixels of a measurement": covariance_bounds.FEWEST_PIXELS,
+        "precision": "float32, no TF32",
+    }
+    if evaluation.extended_windows is not None:
+        values["windows of this table"] = evaluation.extended_windows
+    return values
+
+
+def _about_tubes(evaluation: Evaluation) -> Values:
+    return {"interval replicates": REPLICATES}
+
+
+# In the order in which they are computed and printed.
+TABLES: dict[str, Table] = {
+    "factual": Table(
+        _compute_factual,
+        (
+            tables.build_reconstruction,
+            tables.build_external_centers,
+            tables.build_all_slot_position,
+            tables.build_scale_calibration,
+        ),
+        about=_about_factual,
+    ),
+    "editing": Table(
+        _compute_editing,
+        (
+            tables.build_editing,
+            tables.build_curves,
+            tables.build_counts,
+            tables.build_disappearance,
+            tables.build_noop,
+        ),
+        about=_about_editing,
+    ),
+    "stability": Table(
+        _compute_stability, (tables.build_fixed_geometry,), fits=_has_explicit_slots
+    ),
+    "shared-background": Table(
+        _compute_shared_background, (tables.build_shared_background,), fits=_has_explicit_slots
+    ),
+    "matched": Table(
+        _compute_matched,
+        (
+            tables_matched.build_common_edit,
+            tables_matched.build_oracle_rgb,
+            tables_matched.build_exact,
+            tables_matched.build_rgb_preservation,
+        ),
+        fits=_has_reference_masks,
+        about=_about_matched,
+    ),
+    "finite-grid": Table(
+        _compute_finite_grid,
+        (tables.build_finite_grid,),
+        fits=_draws_extended,
+        about=_about_finite_grid,
+    ),
+    "tubes": Table(
+        _compute_tubes, (tables.build_tubes,), fits=_has_masked_videos, about=_about_tubes
+    ),
+}

@@ -129,7 +129,7 @@ def test_stability_tables() -> None:
 
 def test_finite_grid_and_tubes() -> None:
     texts = build_text_tables("ours", everything())
-    assert find_table(texts, "Finite-text covariance").rows == (
+    assert find_table(texts, "Finite-grid covariance").rows == (
         (
             "ours, translation (measured here)",
             *("0.0325 (39)", "0.0163 (40)", "0.00420", "95.87", "95.00", "38"),

@@ -26,7 +26,7 @@ from geoco.data import SolidsDataset
 from geoco.editing.decoded import DecodedFrames
 from geoco.editing.editor import Editor
 from geoco.web import create_app
-from geoco.web.server import listening
+from geoco.web.server import open_listener
 
 TARGET_RATIO, TARGET_ONE, TARGET_EIGHT = 0.3, 120.0, 800.0
 
@@ -48,7 +48,7 @@ def main() -> None:
     row("decoding all slots", f"{everything:.1f} ms", "")
     row("ratio", f"{one / everything:.2f}", f"{TARGET_RATIO}")
 
-    listener = listening("127.0.0.1", 0)
+    listener = open_listener("127.0.0.1", 0)
     context = multiprocessing.get_context("spawn")
     work = (listener, arguments.weights)
     process = context.Process(target=run_server, args=work, daemon=True)

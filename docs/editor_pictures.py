@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from geoco import zoo
 from geoco.web import create_app
-from geoco.web.server import listening
+from geoco.web.server import open_listener
 
 IMAGES = Path(__file__).parent / "images"
 DESKTOP = {"width": 1180, "height": 900}
@@ -26,7 +26,7 @@ def main() -> None:
     name = sys.argv[1] if len(sys.argv) > 1 else next(iter(zoo.shipped()))
     torch.set_num_threads(1)
     app = create_app(Editor.load(name))
-    listener = listening("127.0.0.1", 0)
+    listener = open_listener("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()

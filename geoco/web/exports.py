@@ -10,7 +10,7 @@ import numpy as np
 from geoco import drawing, media
 from geoco.editing.editor import Film
 from geoco.errors import GeocoError
-from geoco.web.sessions import Edited
+from geoco.web.sessions import SceneOrFilm
 
 LARGEST_SIDE = 2048
 
@@ -27,7 +27,7 @@ class Export(StrEnum):
     CODE = "edits.py"
 
 
-TYPES = {
+MEDIA_TYPES = {
     Export.PICTURE: "image/png",
     Export.ORIGINAL: "image/png",
     Export.ORIGINAL_VIDEO: "video/mp4",
@@ -38,47 +38,49 @@ TYPES = {
 }
 
 
-def export(made: Edited, what: Export, frame: int, zoom: int) -> bytes:
+def export_file(scene: SceneOrFilm, what: Export, frame: int, zoom: int) -> bytes:
     """A file's bytes; pictures and videos are magnified, each pixel to a square."""
-    if zoom * made.editor.model.size > LARGEST_SIDE:
+    if zoom * scene.editor.model.size > LARGEST_SIDE:
         raise GeocoError(f"zoom {zoom} makes more than {LARGEST_SIDE} pixels a side: use less")
-    check_frame(made, frame)
+    check_frame(scene, frame)
     match what:
         case Export.EDITS:
-            return made.to_json().encode()
+            return scene.to_json().encode()
         case Export.CODE:
-            return _code(made).encode()
+            return _write_code(scene).encode()
         case Export.PICTURE:
-            chosen = _images(made)[frame : frame + 1]
+            chosen = _get_images(scene)[frame : frame + 1]
         case Export.ORIGINAL:
-            chosen = made.frames[frame : frame + 1]
+            chosen = scene.frames[frame : frame + 1]
         case Export.ORIGINAL_VIDEO:
-            chosen = made.frames
+            chosen = scene.frames
         case Export.VIDEO | Export.ANIMATION:
-            chosen = _images(made)
-    return _file(what, [drawing.magnify(image, zoom) for image in chosen], made.frames_per_second)
+            chosen = _get_images(scene)
+    return _encode_file(
+        what, [drawing.magnify(image, zoom) for image in chosen], scene.frames_per_second
+    )
 
 
-def check_frame(made: Edited, frame: int) -> None:
-    if not 0 <= frame < len(made.decoded):
-        raise GeocoError(f"there is no frame {frame}: frames go from 0 to {len(made.decoded) - 1}")
+def check_frame(scene: SceneOrFilm, frame: int) -> None:
+    if not 0 <= frame < len(scene.decoded):
+        raise GeocoError(f"there is no frame {frame}: frames go from 0 to {len(scene.decoded) - 1}")
 
 
-def _images(made: Edited) -> np.ndarray:
-    return made.images if isinstance(made, Film) else made.image[None]
+def _get_images(scene: SceneOrFilm) -> np.ndarray:
+    return scene.images if isinstance(scene, Film) else scene.image[None]
 
 
-def _file(what: Export, frames: Sequence[np.ndarray], frames_per_second: float) -> bytes:
+def _encode_file(what: Export, frames: Sequence[np.ndarray], frames_per_second: float) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / what.value
         media.save_frames(path, frames, frames_per_second)
         return path.read_bytes()
 
 
-def _code(made: Edited) -> str:
+def _write_code(scene: SceneOrFilm) -> str:
     """The edits in Python; what was edited can be exported beside it."""
-    name = (Export.ORIGINAL_VIDEO if isinstance(made, Film) else Export.ORIGINAL).value
+    name = (Export.ORIGINAL_VIDEO if isinstance(scene, Film) else Export.ORIGINAL).value
     comment = f"# {name} is what was edited, as exported.\n"
-    if made.donors:
+    if scene.donors:
         comment += f"# The donors are other scenes: {Export.EDITS.value} holds them, too.\n"
-    return comment + made.to_python(name)
+    return comment + scene.to_python(name)

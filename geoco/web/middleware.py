@@ -36,7 +36,7 @@ HEADERS = {
 BULKY = ("/uploads", "/imports")  # where files come in
 
 
-class Guard:
+class RequestGuard:
     """Checks hosts and origins, counts bytes, sets headers."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -61,15 +61,15 @@ class Guard:
             if scope["path"].endswith(BULKY)
             else self.settings.request_bytes
         )
-        refusal = self._refusal(headers, most)
+        refusal = self._find_refusal(headers, most)
         if refusal is not None:
-            await _answer(send_with_headers, *refusal)
+            await _send_refusal(send_with_headers, *refusal)
             return
-        await self.app(scope, _counted(receive, most), send_with_headers)
+        await self.app(scope, _limit_bytes(receive, most), send_with_headers)
 
-    def _refusal(self, headers: Headers, most: int) -> tuple[int, str] | None:
+    def _find_refusal(self, headers: Headers, most: int) -> tuple[int, str] | None:
         host = headers.get("host", "")
-        if _name(host) not in self.settings.hosts:
+        if _strip_port(host) not in self.settings.hosts:
             known = ", ".join(self.settings.hosts)
             return 400, f"this server answers to {known} only: open it by one of these names"
         origin = headers.get("origin")
@@ -77,26 +77,26 @@ class Guard:
             return 403, "this server takes requests from its own page only"
         length = headers.get("content-length", "")
         if length.isascii() and length.isdigit() and int(length) > most:
-            return 413, _too_much(most)
+            return 413, _describe_limit(most)
         return None
 
 
-def _counted(receive: Receive, most: int) -> Receive:
+def _limit_bytes(receive: Receive, most: int) -> Receive:
     """A length may be left out, or be a lie: what really comes is counted."""
-    got = 0
+    received = 0
 
-    async def counted() -> Message:
-        nonlocal got
+    async def receive_counted() -> Message:
+        nonlocal received
         message = await receive()
-        got += len(message.get("body", b""))
-        if got > most:
-            raise HTTPException(413, _too_much(most))
+        received += len(message.get("body", b""))
+        if received > most:
+            raise HTTPException(413, _describe_limit(most))
         return message
 
-    return counted
+    return receive_counted
 
 
-def _name(host: str) -> str:
+def _strip_port(host: str) -> str:
     """A host without its port."""
     try:
         return urlsplit(f"//{host}").hostname or ""
@@ -104,12 +104,12 @@ def _name(host: str) -> str:
         return ""
 
 
-def _too_much(most: int) -> str:
+def _describe_limit(most: int) -> str:
     limit = f"{most // MEBIBYTE} MiB" if most >= MEBIBYTE else f"{most} bytes"
     return f"the request is too large: at most {limit} are read here"
 
 
-async def _answer(send: Send, status: int, detail: str) -> None:
+async def _send_refusal(send: Send, status: int, detail: str) -> None:
     body = json.dumps({"detail": detail}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -28,10 +28,10 @@ class Sample:
     frames_per_second: float = 12
 
 
-Samples = Callable[[], Sequence[Sample]]
+SampleMaker = Callable[[], Sequence[Sample]]
 
 
-def solids(size: int) -> list[Sample]:
+def make_solids_samples(size: int) -> list[Sample]:
     """Validation scenes in which a few objects are in sight, and two videos."""
     config = SolidsConfig(height=size, width=size, window=WindowConfig(length=1, stride=1))
     dataset = SolidsDataset(config, "val")
@@ -39,16 +39,16 @@ def solids(size: int) -> list[Sample]:
     clips = dataset.render_clips([number * each + FIRST_FRAME for number in range(CANDIDATES)])
     good = [number for number, clip in enumerate(clips) if _is_clear(clip.masks)]
     chosen = (good + [number for number in range(CANDIDATES) if number not in good])[:PICTURES]
-    found = [
-        Sample(f"scene-{count}", f"Scene {count}", _pixels(clips[number].video))
+    samples = [
+        Sample(f"scene-{count}", f"Scene {count}", _move_channels_last(clips[number].video))
         for count, number in enumerate(chosen, 1)
     ]
     for count, number in enumerate(chosen[:VIDEOS], 1):
         frames = range(FIRST_FRAME, FIRST_FRAME + EVERY * VIDEO_FRAMES, EVERY)
         moving = dataset.render_clips([number * each + frame for frame in frames])
-        video = np.concatenate([_pixels(clip.video) for clip in moving])
-        found.append(Sample(f"video-{count}", f"Video {count}", video))
-    return found
+        video = np.concatenate([_move_channels_last(clip.video) for clip in moving])
+        samples.append(Sample(f"video-{count}", f"Video {count}", video))
+    return samples
 
 
 def _is_clear(masks: object) -> bool:
@@ -58,5 +58,5 @@ def _is_clear(masks: object) -> bool:
     return bool(large.all()) and FEWEST_OBJECTS <= len(areas) <= MOST_OBJECTS
 
 
-def _pixels(video: object) -> UInt8[np.ndarray, "time height width 3"]:
+def _move_channels_last(video: object) -> UInt8[np.ndarray, "time height width 3"]:
     return np.ascontiguousarray(np.asarray(video).transpose(0, 2, 3, 1))

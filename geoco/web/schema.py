@@ -23,7 +23,7 @@ from geoco.editing.editor import SEED, Editor, Film, Scene
 from geoco.editing.operations import EditRequest
 from geoco.models.slots import LARGEST_SCALE, SMALLEST_SCALE
 from geoco.web.samples import Sample
-from geoco.web.sessions import Edited, State
+from geoco.web.sessions import SceneOrFilm, SceneState
 from geoco.web.settings import Settings
 
 _EDIT: TypeAdapter[EditRequest] = TypeAdapter(EditRequest)
@@ -34,14 +34,14 @@ class SentEdit(RootModel[EditRequest]):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_json(cls, value: Any) -> Any:
+    def _parse_json(cls, value: Any) -> Any:
         if isinstance(value, bytes):  # what a body of another type comes as
             raise PydanticCustomError("edit", "an edit must be sent as application/json")
         try:
             return _EDIT.validate_json(json.dumps(value))
         except ValidationError as error:
-            said = recording.describe_problem(error, "the edit")
-            raise PydanticCustomError("edit", "{said}", {"said": said}) from None
+            problem = recording.describe_problem(error, "the edit")
+            raise PydanticCustomError("edit", "{problem}", {"problem": problem}) from None
 
 
 Seed = Annotated[
@@ -60,7 +60,7 @@ class Problem(_Answer):
 
 
 class ModelAnswer(_Answer):
-    """The model that all scenes are taken apart with."""
+    """The model that all scenes are encoded with."""
 
     name: str
     size: int
@@ -70,7 +70,7 @@ class ModelAnswer(_Answer):
     largest_scale: float = LARGEST_SCALE
 
     @classmethod
-    def of(cls, editor: Editor) -> "ModelAnswer":
+    def from_editor(cls, editor: Editor) -> "ModelAnswer":
         model = editor.model
         return cls(
             name=editor.name,
@@ -90,7 +90,7 @@ class LimitsAnswer(_Answer):
     idle_seconds: float
 
     @classmethod
-    def of(cls, settings: Settings) -> "LimitsAnswer":
+    def from_settings(cls, settings: Settings) -> "LimitsAnswer":
         return cls(**{name: getattr(settings, name) for name in cls.model_fields})
 
 
@@ -110,7 +110,7 @@ class SampleAnswer(_Answer):
     frames: int
 
     @classmethod
-    def of(cls, sample: Sample) -> "SampleAnswer":
+    def from_sample(cls, sample: Sample) -> "SampleAnswer":
         return cls(id=sample.id, title=sample.title, frames=len(sample.frames))
 
 
@@ -138,7 +138,7 @@ class SlotAnswer(_Answer):
     box: tuple[int, int, int, int] | None = Field(description="left, top, right, bottom")
 
     @classmethod
-    def of(cls, slot: SlotView) -> "SlotAnswer":
+    def from_slot(cls, slot: SlotView) -> "SlotAnswer":
         (x, y), values = slot.position, vars(slot)
         return cls(x=x, y=y, **{key: values[key] for key in values if key != "position"})
 
@@ -154,16 +154,16 @@ class FrameAnswer(_Answer):
     slots: list[SlotAnswer]
 
     @classmethod
-    def of(cls, made: Edited, number: int) -> "FrameAnswer":
-        if isinstance(made, Film):
-            image, masks, slots = made.images[number], made.masks[number], made.slots_at(number)
+    def from_scene(cls, scene: SceneOrFilm, number: int) -> "FrameAnswer":
+        if isinstance(scene, Film):
+            image, masks, slots = scene.images[number], scene.masks[number], scene.slots_at(number)
         else:
-            image, masks, slots = made.image, made.masks, made.slots
+            image, masks, slots = scene.image, scene.masks, scene.slots
         return cls(
             number=number,
             picture=base64.b64encode(media.encode_png(image)).decode(),
-            runs=run_lengths(masks.argmax(0)),
-            slots=[SlotAnswer.of(slot) for slot in slots],
+            runs=encode_run_lengths(masks.argmax(0)),
+            slots=[SlotAnswer.from_slot(slot) for slot in slots],
         )
 
 
@@ -174,9 +174,9 @@ class PreviewAnswer(_Answer):
     warnings: list[str]
 
     @classmethod
-    def of(cls, made: Scene, number: int) -> "PreviewAnswer":
-        frame = FrameAnswer.of(made, 0).model_copy(update={"number": number})
-        return cls(frame=frame, warnings=list(made.warnings))
+    def from_scene(cls, scene: Scene, number: int) -> "PreviewAnswer":
+        frame = FrameAnswer.from_scene(scene, 0).model_copy(update={"number": number})
+        return cls(frame=frame, warnings=list(scene.warnings))
 
 
 class StateAnswer(_Answer):
@@ -194,19 +194,19 @@ class StateAnswer(_Answer):
     frame: FrameAnswer
 
     @classmethod
-    def of(cls, state: State, number: int) -> "StateAnswer":
-        made = state.scene()
+    def from_state(cls, state: SceneState, number: int) -> "StateAnswer":
+        scene = state.compute_scene()
         return cls(
             id=state.id,
-            kind="video" if isinstance(made, Film) else "picture",
-            size=made.editor.model.size,
-            frames=len(made.decoded),
-            frames_per_second=made.frames_per_second,
-            background=made.decoded.background,
-            edits=list(made.history),
-            warnings=list(made.warnings),
+            kind="video" if isinstance(scene, Film) else "picture",
+            size=scene.editor.model.size,
+            frames=len(scene.decoded),
+            frames_per_second=scene.frames_per_second,
+            background=scene.decoded.background,
+            edits=list(scene.history),
+            warnings=list(scene.warnings),
             notes=list(state.notes),
-            frame=FrameAnswer.of(made, number),
+            frame=FrameAnswer.from_scene(scene, number),
         )
 
 
@@ -216,7 +216,7 @@ class FramesAnswer(_Answer):
     frames: list[FrameAnswer]
 
 
-def run_lengths(owner: np.ndarray) -> list[int]:
+def encode_run_lengths(owner: np.ndarray) -> list[int]:
     """An array of slot numbers as length, slot, length, slot, ..."""
     flat = owner.reshape(-1)
     starts = np.flatnonzero(np.diff(flat, prepend=-1))

@@ -16,24 +16,23 @@ from rich.console import Console
 
 from geoco.editing.editor import Editor
 from geoco.errors import GeocoError
-from geoco.web import samples as generated
-from geoco.web.middleware import HEADERS, Guard
+from geoco.web.middleware import HEADERS, RequestGuard
 from geoco.web.routes import Service, router
-from geoco.web.samples import Samples
+from geoco.web.samples import SampleMaker, make_solids_samples
 from geoco.web.sessions import Sessions
 from geoco.web.settings import Settings
-from geoco.web.work_queue import Gate
+from geoco.web.work_queue import WorkQueue
 
 STATIC = Path(__file__).parent / "static"
 ABOUT = """\
-Take pictures and short videos apart into slots, and edit them by saying what should move, grow,
-change or go. Begin a session, open a sample or upload a file, and send edits to the state that this
+Encode pictures and short videos into slots, and edit them by saying what should move, grow, change
+or go. Begin a session, open a sample or upload a file, and send edits to the state that this
 answers with: each gives a new state, and undo is going back to an old one.
 """
 
 
 def create_app(
-    editor: Editor, samples: Samples | None = None, settings: Settings | None = None
+    editor: Editor, samples: SampleMaker | None = None, settings: Settings | None = None
 ) -> FastAPI:
     """The application; without samples of your own, scenes of the embedded generator."""
     settings = settings or Settings()
@@ -42,13 +41,13 @@ def create_app(
         editor,
         settings,
         Sessions(settings),
-        Gate(settings.workers, settings.waiting),
-        samples or (lambda: generated.solids(size)),
+        WorkQueue(settings.workers, settings.waiting),
+        samples or (lambda: make_solids_samples(size)),
     )
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        cleaning = asyncio.create_task(_expire(service))
+        cleaning = asyncio.create_task(_expire_sessions(service))
         yield
         cleaning.cancel()
 
@@ -63,12 +62,12 @@ def create_app(
     )
     app.state.service = service
     app.include_router(router)
-    app.add_exception_handler(GeocoError, _refused)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(Exception, _failed)
+    app.add_exception_handler(GeocoError, _answer_refusal)
+    app.add_exception_handler(RequestValidationError, _answer_invalid)
+    app.add_exception_handler(Exception, _answer_failure)
     mimetypes.add_type("text/javascript", ".js")  # some systems say text/plain
     app.mount("/", StaticFiles(directory=STATIC, html=True), name="page")
-    app.add_middleware(Guard, settings=settings)
+    app.add_middleware(RequestGuard, settings=settings)
     return app
 
 
@@ -78,7 +77,7 @@ def serve(model: str, host: str, port: int, device: str, console: Console) -> No
 
     editor = Editor.load(model, device)
     app = create_app(editor, settings=Settings(hosts=tuple({host, *Settings.hosts})))
-    with listening(host, port) as listener:
+    with open_listener(host, port) as listener:
         address = f"http://{host}:{listener.getsockname()[1]}"
         console.print(f"the editor is at {address} (Ctrl+C ends it)", soft_wrap=True)
         # Addresses hold the ids of sessions: they are not written to a log.
@@ -86,7 +85,7 @@ def serve(model: str, host: str, port: int, device: str, console: Console) -> No
         uvicorn.Server(config).run(sockets=[listener])
 
 
-def listening(host: str, port: int) -> socket.socket:
+def open_listener(host: str, port: int) -> socket.socket:
     """A socket for the server. Answers are sent at once: waiting for more costs 40 ms each."""
     if not 0 <= port < 2**16:
         raise GeocoError(f"port {port}: expected a number from 0 to 65535")
@@ -102,7 +101,7 @@ def listening(host: str, port: int) -> socket.socket:
     return listener
 
 
-async def _expire(service: Service) -> None:
+async def _expire_sessions(service: Service) -> None:
     """Sessions end when their time is up, also where nobody asks any more."""
     with suppress(asyncio.CancelledError):
         while True:
@@ -110,20 +109,20 @@ async def _expire(service: Service) -> None:
             service.sessions.expire()
 
 
-async def _refused(_: Request, error: Exception) -> JSONResponse:
+async def _answer_refusal(_: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": str(error)}, 422)
 
 
-async def _invalid(_: Request, error: Exception) -> JSONResponse:
+async def _answer_invalid(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     problem = error.errors()[0]
     place = ".".join(str(part) for part in problem["loc"] if part != "body")
     named = problem["type"] == "edit"
-    said = problem["msg"] if named else f"{place or 'the request'}: {problem['msg']}"
-    return JSONResponse({"detail": said}, 422)
+    detail = problem["msg"] if named else f"{place or 'the request'}: {problem['msg']}"
+    return JSONResponse({"detail": detail}, 422)
 
 
-async def _failed(_: Request, error: Exception) -> JSONResponse:
+async def _answer_failure(_: Request, error: Exception) -> JSONResponse:
     """The reason is in the server's log; strangers need not know it."""
     detail = "something went wrong on the server: try something else"
     return JSONResponse({"detail": detail}, 500, HEADERS)

@@ -22,16 +22,16 @@ from geoco.editing.operations import EditRequest
 from geoco.errors import GeocoError
 from geoco.web.settings import MEBIBYTE, Settings
 
-Edited = Scene | Film
+SceneOrFilm = Scene | Film
 SECRET_BYTES = 24
 
 
-def new_id() -> str:
+def draw_id() -> str:
     return secrets.token_urlsafe(SECRET_BYTES)
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
+class OpenedFrames:
     """Frames that a history begins with."""
 
     editor: Editor
@@ -39,7 +39,7 @@ class Opened:
     seed: int
     frames_per_second: float
 
-    def make(self) -> Edited:
+    def make_scene(self) -> SceneOrFilm:
         """A scene of one frame, a film of several."""
         if len(self.frames) == 1:
             return self.editor.encode(self.frames[0], self.seed)
@@ -51,14 +51,14 @@ class Opened:
 
 
 @dataclass(frozen=True, eq=False)
-class Imported:
+class ImportedEdits:
     """An edit list that a history begins with."""
 
     editor: Editor
     text: str
     is_film: bool
 
-    def make(self) -> Edited:
+    def make_scene(self) -> SceneOrFilm:
         kind = Film if self.is_film else Scene
         return kind.replay(self.text, self.editor)
 
@@ -68,58 +68,60 @@ class Imported:
 
 
 @dataclass(eq=False)
-class State:
+class SceneState:
     """A scene or film at one moment of its history; never changed once it is made."""
 
-    start: Opened | Imported
+    start: OpenedFrames | ImportedEdits
     notes: tuple[str, ...] = ()  # what was done to the file that came in
-    parent: "State | None" = None
+    parent: "SceneState | None" = None
     edit: EditRequest | None = None
-    donor: "State | None" = None
-    id: str = field(default_factory=new_id)
-    made: Edited | None = None
+    donor: "SceneState | None" = None
+    id: str = field(default_factory=draw_id)
+    cached: SceneOrFilm | None = None
     count: int = 0  # of edits since the start
 
-    def after(self, edit: EditRequest, donor: "State | None" = None) -> "State":
-        return State(self.start, self.notes, self, edit, donor, count=self.count + 1)
+    def derive(self, edit: EditRequest, donor: "SceneState | None" = None) -> "SceneState":
+        return SceneState(self.start, self.notes, self, edit, donor, count=self.count + 1)
 
-    def scene(self) -> Edited:
-        """What it shows, from the nearest state that is still in memory."""
-        steps: list[State] = []
+    def compute_scene(self) -> SceneOrFilm:
+        """Its scene or film, from the nearest state that is still in memory."""
+        steps: list[SceneState] = []
         state = self
-        while (made := state.made) is None and state.parent is not None:
+        while (scene := state.cached) is None and state.parent is not None:
             steps.append(state)
             state = state.parent
-        made = state.start.make() if made is None else made
+        scene = state.start.make_scene() if scene is None else scene
         for step in reversed(steps):
-            made = applied(made, step.edit, step.donor)
-        self.made = made
-        return made
+            scene = apply_edit(scene, step.edit, step.donor)
+        self.cached = scene
+        return scene
 
 
-def applied(made: Edited, edit: EditRequest | None, donor: State | None) -> Edited:
-    """An edit carried out; scenes know their donors by what they show, not by our names."""
+def apply_edit(
+    scene: SceneOrFilm, edit: EditRequest | None, donor: SceneState | None
+) -> SceneOrFilm:
+    """The scene after an edit; its donor goes by a checksum of what it shows, not by a state id."""
     assert edit is not None
     if donor is None:
-        return made.apply(edit)
-    giver = donor.scene()
-    return made.apply(edit.model_copy(update={"donor": giver.key}), {giver.key: giver})
+        return scene.apply(edit)
+    giver = donor.compute_scene()
+    return scene.apply(edit.model_copy(update={"donor": giver.key}), {giver.key: giver})
 
 
 class Session:
     """The states of one page."""
 
     def __init__(self, settings: Settings, now: float) -> None:
-        self.id = new_id()
+        self.id = draw_id()
         self.used = now
         self.held = 0  # bytes, when they were counted last
         self._settings = settings
-        self._states: OrderedDict[str, State] = OrderedDict()
+        self._states: OrderedDict[str, SceneState] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._states)
 
-    def state(self, name: str) -> State:
+    def find_state(self, name: str) -> SceneState:
         """By its name; 404 if there is none, or no longer."""
         if name not in self._states:
             raise HTTPException(
@@ -128,7 +130,7 @@ class Session:
         self._states.move_to_end(name)
         return self._states[name]
 
-    def donor(self, edit: EditRequest) -> State | None:
+    def find_donor(self, edit: EditRequest) -> SceneState | None:
         """The state that an edit takes from, if it does."""
         name = getattr(edit, "donor", None)
         if name is None:
@@ -137,20 +139,20 @@ class Session:
             raise HTTPException(
                 404, "this session has no such state to take from: open the other scene first"
             )
-        return self.state(name)
+        return self.find_state(name)
 
-    def edited(self, state: State, edit: EditRequest) -> State:
+    def derive_state(self, state: SceneState, edit: EditRequest) -> SceneState:
         """A new state, not computed yet."""
         if state.count >= self._settings.edits:
             raise GeocoError(
                 f"a scene takes at most {self._settings.edits} edits: export it and go on from that"
             )
-        return state.after(edit, self.donor(edit))
+        return state.derive(edit, self.find_donor(edit))
 
-    def keep(self, state: State) -> None:
+    def keep_state(self, state: SceneState) -> None:
         """Remember a state; the oldest are forgotten and the memory is kept within its limit."""
         most = self._settings.session_bytes
-        needed = _alone(state)
+        needed = _count_own_bytes(state)
         if needed > most:
             raise GeocoError(
                 f"this needs {needed / MEBIBYTE:.1f} MiB, more than the {most / MEBIBYTE:.1f} MiB "
@@ -160,29 +162,29 @@ class Session:
         while len(self._states) > self._settings.states:
             self._states.popitem(last=False)
         self.held = self.bytes
-        for old in self._oldest_first():
+        for old in self._list_oldest_first():
             if self.held <= most:
                 break
-            if old is not state and old.made is not None:
-                old.made = None
+            if old is not state and old.cached is not None:
+                old.cached = None
                 self.held = self.bytes
 
-    def forget(self, newest_too: bool) -> None:
+    def drop_cached(self, newest_too: bool) -> None:
         """Drop what can be made again; the state used last is the likeliest to be asked for."""
-        states = self._oldest_first()
+        states = self._list_oldest_first()
         for state in states if newest_too else states[:-1]:
-            state.made = None
+            state.cached = None
         self.held = self.bytes
 
     @property
     def bytes(self) -> int:
         """Memory that the states hold, each tensor counted once."""
-        return _total(self._states.values())
+        return _count_bytes(self._states.values())
 
-    def _oldest_first(self) -> list[State]:
+    def _list_oldest_first(self) -> list[SceneState]:
         """All states that are held: first those that only other states still need."""
         named = list(self._states.values())
-        hidden = [state for state in _reached(named) if state.id not in self._states]
+        hidden = [state for state in _walk_states(named) if state.id not in self._states]
         return hidden + named
 
 
@@ -242,41 +244,41 @@ class Sessions:
         for newest_too, session in product((False, True), others):
             if sum(one.held for one in self._sessions.values()) <= self._settings.all_bytes:
                 break
-            session.forget(newest_too)
+            session.drop_cached(newest_too)
 
 
-def _alone(state: State) -> int:
+def _count_own_bytes(state: SceneState) -> int:
     """What a state needs when all others are dropped."""
-    found = dict(state.start.arrays)
-    found.update(_arrays(state.made) if state.made is not None else ())
-    return sum(found.values())
+    sizes = dict(state.start.arrays)
+    sizes.update(_list_arrays(state.cached) if state.cached is not None else ())
+    return sum(sizes.values())
 
 
-def _total(states: Iterable[State]) -> int:
-    found: dict[int, int] = {}
-    for state in _reached(states):
-        found.update(state.start.arrays)
-        if state.made is not None:
-            found.update(_arrays(state.made))
-    return sum(found.values())
+def _count_bytes(states: Iterable[SceneState]) -> int:
+    sizes: dict[int, int] = {}
+    for state in _walk_states(states):
+        sizes.update(state.start.arrays)
+        if state.cached is not None:
+            sizes.update(_list_arrays(state.cached))
+    return sum(sizes.values())
 
 
-def _reached(states: Iterable[State]) -> list[State]:
+def _walk_states(states: Iterable[SceneState]) -> list[SceneState]:
     """States with their ancestors and donors, each once."""
-    found: dict[int, State] = {}
+    reached: dict[int, SceneState] = {}
     waiting = list(states)
     while waiting:
         one = waiting.pop()
-        if id(one) not in found:
-            found[id(one)] = one
+        if id(one) not in reached:
+            reached[id(one)] = one
             waiting += [other for other in (one.parent, one.donor) if other is not None]
-    return list(found.values())
+    return list(reached.values())
 
 
-def _arrays(made: Any) -> Iterator[tuple[int, int]]:
+def _list_arrays(scene: Any) -> Iterator[tuple[int, int]]:
     """Address and bytes of all that a scene or film holds."""
-    decoded = made.decoded
-    holders = (made, decoded, decoded.slots, decoded.fields)
+    decoded = scene.decoded
+    holders = (scene, decoded, decoded.slots, decoded.fields)
     # Copied at once: a thread may be computing more of it.
     for value in [value for holder in holders for value in list(vars(holder).values())]:
         if isinstance(value, Tensor):
@@ -284,5 +286,5 @@ def _arrays(made: Any) -> Iterator[tuple[int, int]]:
             yield storage.data_ptr(), storage.nbytes()
         elif isinstance(value, np.ndarray):
             yield value.ctypes.data, value.nbytes
-    for giver in (*made.donors.values(), *(made.film or ())[:1]):
-        yield from _arrays(giver)
+    for giver in (*scene.donors.values(), *(scene.film or ())[:1]):
+        yield from _list_arrays(giver)

@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 BUSY = "the server is busy: try again in a second"
 
 
-class Gate:
+class WorkQueue:
     """Model work runs here, off the event loop, so that pages load while it goes on."""
 
     def __init__(self, workers: int, waiting: int) -> None:

@@ -21,10 +21,10 @@ from geoco.editing.editor import Editor, Film, Scene
 from geoco.errors import GeocoError
 from geoco.web import Settings, create_app
 from geoco.web.middleware import HEADERS
-from geoco.web.samples import Sample, solids
-from geoco.web.schema import run_lengths
-from geoco.web.server import listening
-from geoco.web.sessions import Opened, Session, Sessions, State
+from geoco.web.samples import Sample, make_solids_samples
+from geoco.web.schema import encode_run_lengths
+from geoco.web.server import open_listener
+from geoco.web.sessions import OpenedFrames, SceneState, Session, Sessions
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_samples(client: TestClient, frames: np.ndarray) -> None:
 
 
 def test_generated_samples_show_a_few_objects() -> None:
-    found = solids(32)
+    found = make_solids_samples(32)
     assert [len(sample.frames) for sample in found] == [1] * 6 + [20] * 2
     assert all(sample.frames.shape[1:] == (32, 32, 3) for sample in found)
     assert len({sample.frames.tobytes() for sample in found}) == len(found)
@@ -114,8 +114,8 @@ def test_an_opened_scene_is_what_the_editor_makes(
 
 
 def test_run_lengths() -> None:
-    assert run_lengths(np.array([[2, 2, 0], [0, 0, 1]])) == [2, 2, 3, 0, 1, 1]
-    assert run_lengths(np.zeros((2, 2), dtype=np.int64)) == [4, 0]
+    assert encode_run_lengths(np.array([[2, 2, 0], [0, 0, 1]])) == [2, 2, 3, 0, 1, 1]
+    assert encode_run_lengths(np.zeros((2, 2), dtype=np.int64)) == [4, 0]
 
 
 # -- edits -----------------------------------------------------------------------------------------
@@ -353,9 +353,9 @@ def test_sessions_expire_and_are_limited() -> None:
     assert len(sessions) == 0
 
 
-def state_of(editor: Editor, frames: np.ndarray) -> State:
-    state = State(Opened(editor, frames, 42, 12))
-    state.scene()
+def state_of(editor: Editor, frames: np.ndarray) -> SceneState:
+    state = SceneState(OpenedFrames(editor, frames, 42, 12))
+    state.compute_scene()
     return state
 
 
@@ -363,7 +363,7 @@ def test_sessions_in_use_are_not_taken_away(editor: Editor, frames: np.ndarray) 
     now = 0.0
     sessions = Sessions(Settings(sessions=1, crowded_seconds=60), lambda: now)
     first = sessions.open()
-    first.keep(state_of(editor, frames[0, :1]))
+    first.keep_state(state_of(editor, frames[0, :1]))
     now = 50.0
     with pytest.raises(HTTPException, match="too many sessions") as caught:
         sessions.open()
@@ -391,7 +391,7 @@ def test_memory_is_limited_and_nothing_is_lost(editor: Editor, frames: np.ndarra
             expected.append(expected[-1].move(1, dx=1))
         session = app.state.service.sessions.find(page.root.split("/")[-1])
         assert session.bytes <= limit
-        assert sum(session.state(state["id"]).made is None for state in states) >= 6
+        assert sum(session.find_state(state["id"]).cached is None for state in states) >= 6
         for state, scene in zip(states, expected, strict=True):
             assert np.array_equal(pixels(page.get(f"/states/{state['id']}").json()), scene.image)
         assert session.bytes <= limit
@@ -400,25 +400,25 @@ def test_memory_is_limited_and_nothing_is_lost(editor: Editor, frames: np.ndarra
 
 
 def test_all_sessions_share_memory(editor: Editor, frames: np.ndarray) -> None:
-    def fill(settings: Settings) -> tuple[Sessions, list[State], State]:
+    def fill(settings: Settings) -> tuple[Sessions, list[SceneState], SceneState]:
         sessions = Sessions(settings)
         one, two = sessions.open(), sessions.open()
         mine = [state_of(editor, frames[0, :1]) for _ in range(3)]
         theirs = state_of(editor, frames[1, :1])
         for state in mine:
-            one.keep(state)
-        two.keep(theirs)
+            one.keep_state(state)
+        two.keep_state(theirs)
         return sessions, mine, theirs
 
     each = Session(Settings(), 0)
-    each.keep(state_of(editor, frames[0, :1]))
+    each.keep_state(state_of(editor, frames[0, :1]))
     sessions, mine, theirs = fill(Settings(all_bytes=3 * each.held))
     sessions.trim()
-    assert [state.made is None for state in mine] == [True, True, False]
+    assert [state.cached is None for state in mine] == [True, True, False]
     sessions, mine, theirs = fill(Settings(all_bytes=1))
     sessions.trim()
-    assert [state.made is None for state in mine] == [True, True, True]
-    assert theirs.made is not None
+    assert [state.cached is None for state in mine] == [True, True, True]
+    assert theirs.cached is not None
 
 
 def test_old_states_are_dropped(editor: Editor, frames: np.ndarray) -> None:
@@ -558,12 +558,12 @@ def test_a_failure_tells_no_secrets(
 
 
 def test_a_port_that_is_taken() -> None:
-    with listening("127.0.0.1", 0) as taken:
+    with open_listener("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(GeocoError, match=f"port {port} of 127.0.0.1 cannot be used"):
-            listening("127.0.0.1", port)
+            open_listener("127.0.0.1", port)
     with pytest.raises(GeocoError, match="port 70000"):
-        listening("127.0.0.1", 70_000)
+        open_listener("127.0.0.1", 70_000)
 
 
 def test_the_interface_is_described(client: TestClient) -> None:

@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 from geoco.editing.editor import Editor, Film, Scene
 from geoco.web import Settings, create_app
-from geoco.web.server import listening
+from geoco.web.server import open_listener
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt install chromium")
@@ -38,7 +38,7 @@ def frames() -> np.ndarray:
 @pytest.fixture(scope="module")
 def address(editor: Editor, frames: np.ndarray) -> Iterator[str]:
     app = create_app(editor, lambda: make_samples(frames), Settings(sessions=100))
-    listener = listening("127.0.0.1", 0)
+    listener = open_listener("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, ws="none"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()

@@ -38,7 +38,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     editor = Editor.load(arguments.weights)
-    size, slots = editor.model.size, editor.model.settings.slots.count
+    size, slots = editor.model.size, editor.model.slot_count
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     print(f"{size} x {size}, {slots} slots, {os.cpu_count()} cores, load {load}", flush=True)
     print(f"\n{'':<44}{'measured':>12}{'target':>12}")

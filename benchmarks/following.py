@@ -19,7 +19,7 @@ from geoco.config import SolidsConfig, WindowConfig
 from geoco.data import SolidsDataset
 from geoco.evaluation import windows as population
 from geoco.models import compositing, pretrained, tracking
-from geoco.models.geoco import GeoCo
+from geoco.models.interface import Model
 
 
 def tube_f1(
@@ -37,17 +37,17 @@ def tube_f1(
 
 @torch.no_grad()
 def masks(
-    model: GeoCo, video: Tensor, positions: Tensor, names: bool
+    model: Model, video: Tensor, positions: Tensor, names: bool
 ) -> Bool[Tensor, "time slot height width"]:
     """What slots own in every frame; without names a slot is what the model gives its place."""
     if names:
-        bound = tracking.follow(model, video, positions)
-        return compositing.hard_ownership(model.draw(bound).fields.logits)
+        bound = tracking.track_slots(model, video, positions)
+        return compositing.hard_ownership(model.decode(bound).fields.logits)
     owned = []
     for frame in video:
         bound = model.bind(frame[None, None], positions[None])
         positions = bound.slots.position[0, 0]
-        owned.append(compositing.hard_ownership(model.draw(bound).fields.logits)[0, 0])
+        owned.append(compositing.hard_ownership(model.decode(bound).fields.logits)[0, 0])
     return torch.stack(owned)
 
 
@@ -67,7 +67,7 @@ def main() -> None:
         for window in windows:
             clip = dataset.batch([window])
             assert clip.masks is not None
-            start = population.starting_positions(window, model.settings.slots.count)
+            start = population.starting_positions(window, model.slot_count)
             for names, scores in found.items():
                 owned = masks(model, clip.video[0].float() / 255, start, names)
                 scores.extend(tube_f1(owned, clip.masks[0]))

@@ -25,7 +25,7 @@ from geoco.config import Config
 from geoco.data import ClipBatch, open_dataset
 from geoco.data.loader import Order, ResidentFeed
 from geoco.models import checkpoints, decoders, pretrained
-from geoco.models.geoco import GeoCo
+from geoco.models.build import build
 from geoco.ops import ScaleSteeredConv2d, steered
 from geoco.training.curriculum import Curriculum, Plan
 from geoco.training.objective import Draws
@@ -91,7 +91,7 @@ def _schedule(
 ) -> float:
     """Every mode's step time and the schedule's average in milliseconds."""
     torch.manual_seed(0)
-    model = GeoCo(settings.model).to(fabric.device)
+    model = build(settings.model).to(fabric.device)
     checkpoints.load_into(
         model, checkpoints.read_weights(pretrained.find(weights)).tensors, weights
     )

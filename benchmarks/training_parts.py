@@ -21,9 +21,10 @@ from torch.utils.flop_counter import FlopCounterMode, register_flop_formula
 import geoco.ops  # noqa: F401 (registers the operator that is counted here)
 from geoco.config import Config
 from geoco.data import ClipBatch
+from geoco.models.build import build
 from geoco.models.decoders import Fields
 from geoco.models.geoco import GeoCo
-from geoco.models.slots import Binding, Slots
+from geoco.models.slots import Binding
 from geoco.training import objective
 from geoco.training.curriculum import Plan
 from geoco.training.step import Stepper
@@ -44,7 +45,9 @@ def breakdown(
 ) -> None:
     """Print a table of the parts of the step that `plan` says."""
     device = stepper.device
-    twin = GeoCo(settings.model).to(device)  # not compiled, so that operations can be counted
+    twin = build(settings.model).to(device)  # not compiled, so that operations can be counted
+    assert isinstance(stepper.model, GeoCo)
+    assert isinstance(twin, GeoCo)
     twin.load_state_dict(stepper.model.state_dict())
     rate, bandwidth = _rates(device)
     print(
@@ -52,7 +55,7 @@ def breakdown(
         f"{bandwidth / 1e12:.2f} TB/s\n{'forward':>9} {'back':>9} {'least':>9}"
     )
     whole = least_of_all = 0.0
-    for part in _parts(stepper, batch, draws, plan, settings):
+    for part in _parts(stepper, stepper.model, batch, draws, plan, settings):
         with stepper.fabric.autocast():
             there, both = _times(part, stepper.model, device)
             least = _least(part, twin, rate, bandwidth)
@@ -102,9 +105,13 @@ def median(run: Callable[[int], object], device: torch.device, count: int) -> fl
 
 
 def _parts(
-    stepper: Stepper, batch: ClipBatch, draws: objective.Draws, plan: Plan, settings: Config
+    stepper: Stepper,
+    model: GeoCo,
+    batch: ClipBatch,
+    draws: objective.Draws,
+    plan: Plan,
+    settings: Config,
 ) -> list[Part]:
-    model = stepper.model
     sources = batch.source_numbers
     assert sources is not None
     video = batch.images()
@@ -113,9 +120,9 @@ def _parts(
         bound = model.bind(video, draws.positions)
         fields = model.decoder(bound.slots)
         seen = _leaf(model.encoder(frames))
-    slots = Slots(*map(_leaf, vars(bound.slots).values()))
+    slots = bound.slots.map(_leaf)
     binding = Binding(slots, _leaf(bound.attention), _leaf(bound.gate))
-    one = Slots(*(_leaf(part[:, :, 0]) for part in vars(slots).values()))
+    one = slots.map(lambda part: _leaf(part[:, :, 0]))
     commands = list(vars(slots).values())
     start = model.attention.first(draws.positions)
     iterations = settings.model.slots.first_iterations
@@ -129,11 +136,11 @@ def _parts(
         assert result.rgb is not None
         return [result.logits, result.rgb]
 
-    given = fields.each(_leaf)
+    given = fields.map(_leaf)
     moved = _leaf(fields.logits[:, :, 0])
     stand_in = SimpleNamespace(
         bind=lambda *_, **__: binding,
-        decoder=lambda _, alpha_only=False: Fields(moved[:, 0]) if alpha_only else given,
+        decode_slots=lambda _, alpha_only=False: Fields(moved[:, 0]) if alpha_only else given,
         selector=model.selector,
     )
 

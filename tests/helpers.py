@@ -4,12 +4,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from geoco import config
 from geoco.data import SolidsDataset
 from geoco.evaluation import GeoCoModel
+from geoco.models.decoders import DECODERS, Decoder
 from geoco.models.geoco import GeoCo
 
 TINY = config.ModelConfig(
@@ -40,6 +42,11 @@ def tiny() -> GeoCoModel:
         for weight in model.selector.judge.parameters():
             weight.mul_(4)
     return GeoCoModel(model)
+
+
+def decoder(design: str, dim: int, **settings: Any) -> Decoder:
+    """A decoder by its design; `settings` are those of its section of the configuration."""
+    return DECODERS[design](config.DecoderConfig(design=design, **settings), dim)
 
 
 def solids() -> SolidsDataset:

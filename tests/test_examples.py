@@ -61,7 +61,7 @@ def test_a_model_on_frames_of_ones_own(weights: Path, tmp_path: Path) -> None:
         count = model.settings.slots.count
         start = 2 * torch.rand(4, count, 2, generator=generator)[window % 4] - 1
         with torch.no_grad():
-            image = model.draw(model.bind(video[None, None], start[None])).image[0, 0]
+            image = model.decode(model.bind(video[None, None], start[None])).image[0, 0]
         expected.append(-10 * float((image - video).square().mean().log10()))
     found = factual["values"]["psnr_of_initializations"][0]
     assert found == pytest.approx(np.mean(expected), abs=1e-3)

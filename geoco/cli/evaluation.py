@@ -158,11 +158,11 @@ def calibrate(
 
     from geoco.data import open_training
     from geoco.models import checkpoints
-    from geoco.models.geoco import GeoCo
+    from geoco.models.build import build
     from geoco.training import selector_threshold
 
     weights = checkpoints.read_weights(run)
-    model = GeoCo(weights.config.model)
+    model = build(weights.config.model)
     checkpoints.load_into(model, weights.tensors, str(run))
     settings = weights.config.train
     generator = torch.Generator().manual_seed(settings.seed)

@@ -143,9 +143,10 @@ def model_summary(path: ConfigPath, overrides: Overrides = None) -> None:
 
     Example: `geoco model summary configs/geoco.yaml`
     """
-    from geoco.models.geoco import GeoCo, parameter_table
+    from geoco.models.build import build
+    from geoco.models.interface import parameter_table
 
-    rows = parameter_table(GeoCo(configuration.load(path, overrides or ()).model))
+    rows = parameter_table(build(configuration.load(path, overrides or ()).model))
     frozen = any(row[2] for row in rows)
     table = Table("part", "parameters", *(["frozen"] if frozen else []))
     for name, *counts in rows:

@@ -14,7 +14,7 @@ from torch import Tensor
 from geoco import edit_maps
 from geoco.models import compositing
 from geoco.models.decoders import Fields
-from geoco.models.geoco import GeoCo
+from geoco.models.interface import Model
 from geoco.models.slots import Slots
 
 ABSENT = -1e4  # the alpha logit of a slot that is not there: its share of a pixel is exactly zero
@@ -38,7 +38,7 @@ class SlotView:
 class DecodedFrames:
     """Slots of consecutive frames, the factual attention, and every slot decoded by itself."""
 
-    model: GeoCo
+    model: Model
     slots: Slots  # [time slot ...]
     attention: Float[Tensor, "time slot token"]
     fields: Fields  # [time slot ...], before the selector
@@ -47,7 +47,7 @@ class DecodedFrames:
     @staticmethod
     @torch.no_grad()
     def decode(
-        model: GeoCo, slots: Slots, attention: Float[Tensor, "time slot token"]
+        model: Model, slots: Slots, attention: Float[Tensor, "time slot token"]
     ) -> "DecodedFrames":
         """Decode bound slots, a few frames at a time."""
         present = torch.ones_like(slots.scale, dtype=torch.bool)
@@ -63,11 +63,8 @@ class DecodedFrames:
         fields = self.fields.with_logits(
             self.fields.logits.masked_fill(~self.present[..., None, None], ABSENT)
         )
-        if self.model.selector is None:
-            return fields.logits
-        refine = self.model.selector.refine
         parts = [
-            refine(fields[rows], self.attention[rows])
+            self.model.refine(fields[rows], self.attention[rows]).logits
             for rows in _split_rows(len(self), FRAMES_AT_ONCE)
         ]
         return torch.cat(parts)
@@ -145,8 +142,10 @@ class DecodedFrames:
         )
 
 
-def _decode_slots(model: GeoCo, slots: Slots) -> Fields:
-    pieces = [model.decoder(slots[rows]) for rows in _split_rows(len(slots.scale), FRAMES_AT_ONCE)]
+def _decode_slots(model: Model, slots: Slots) -> Fields:
+    pieces = [
+        model.decode_slots(slots[rows]) for rows in _split_rows(len(slots.scale), FRAMES_AT_ONCE)
+    ]
     return pieces[0] if len(pieces) == 1 else Fields.cat(pieces)
 
 

@@ -90,9 +90,8 @@ class Editor:
         self, frames: UInt8[np.ndarray, "time height width 3"], seed: int
     ) -> DecodedFrames:
         generator = torch.Generator().manual_seed(seed)
-        slots = self.model.settings.slots.count
-        starts = 2 * torch.rand(1, slots, 2, generator=generator) - 1
-        starts, video = starts.to(self.device), media.to_tensor(frames, self.device)
+        starts = self.model.draw_positions(1, generator)
+        video = media.to_tensor(frames, self.device)
         bound = bind_videos(self.model, video[None], starts, self.knows_videos)
         return DecodedFrames.decode(self.model, bound.slots[0], bound.attention[0])
 

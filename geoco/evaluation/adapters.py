@@ -18,9 +18,9 @@ from geoco.config import Config
 from geoco.errors import GeocoError
 from geoco.evaluation.extended_canvas import EXTENT
 from geoco.evaluation.interfaces import Decoded, Encoded, SlotModel, TrackedSlots
-from geoco.models import receptive_field, tracking
+from geoco.models import tracking
 from geoco.models.decoders import Fields
-from geoco.models.geoco import GeoCo
+from geoco.models.interface import Model
 from geoco.models.slots import Slots
 
 
@@ -31,15 +31,15 @@ class GeoCoModel:
     by their places if it does not: as in the editor.
     """
 
-    def __init__(self, model: GeoCo, knows_videos: bool | None = None) -> None:
+    def __init__(self, model: Model, knows_videos: bool | None = None) -> None:
         self.model = model
         weight = next(model.parameters())
-        self._kind, self._device = weight.dtype, weight.device
+        self._place = (weight.device, weight.dtype)
         self._knows_videos = model.temporal is not None if knows_videos is None else knows_videos
 
     @property
     def slots(self) -> int:
-        return self.model.settings.slots.count
+        return self.model.slot_count
 
     @property
     def size(self) -> int:
@@ -48,8 +48,9 @@ class GeoCoModel:
     @cached_property
     def fingerprint(self) -> str:
         """Of weights and buffers, and of how the selector is used."""
-        selector = self.model.settings.selector
-        checksum = zlib.crc32(selector.model_dump_json().encode() if selector.enabled else b"")
+        selector = self.model.selector
+        settings = "" if selector is None else selector.settings.model_dump_json()
+        checksum = zlib.crc32(settings.encode())
         for name, value in sorted(self.model.state_dict().items()):
             checksum = zlib.crc32(name.encode(), checksum)
             checksum = zlib.crc32(value.cpu().contiguous().numpy().tobytes(), checksum)
@@ -61,7 +62,7 @@ class GeoCoModel:
         frames: Float[Tensor, "batch 3 height width"],
         starts: Float[Tensor, "batch slot 2"],
     ) -> Encoded:
-        bound = self.model.bind(self._to(frames)[:, None], self._to(starts))
+        bound = self.model.bind(frames.to(*self._place)[:, None], starts.to(*self._place))
         return Encoded(bound.slots[:, 0], bound.attention[:, 0])
 
     def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
@@ -69,17 +70,14 @@ class GeoCoModel:
 
     @torch.no_grad()
     def fields(self, slots: Slots) -> Fields:
-        fields: Fields = self.model.decoder(self._slots(slots))
-        return fields
+        return self.model.decode_slots(slots.to(*self._place))
 
     @torch.no_grad()
     def compose(self, encoded: Encoded, fields: Fields) -> Decoded:
-        logits = fields.logits
-        if self.model.selector is not None:
-            assert encoded.attention is not None
-            logits = self.model.selector.refine(fields, self._to(encoded.attention))
-        assert fields.rgb is not None
-        return fields.rgb, logits
+        assert encoded.attention is not None
+        refined = self.model.refine(fields, encoded.attention.to(*self._place))
+        assert refined.rgb is not None
+        return refined.rgb, refined.logits
 
     @torch.no_grad()
     def track(
@@ -87,19 +85,18 @@ class GeoCoModel:
         video: Float[Tensor, "batch time 3 height width"],
         starts: Float[Tensor, "batch slot 2"],
     ) -> TrackedSlots:
-        videos, positions = self._to(video), self._to(starts)
+        videos, positions = video.to(*self._place), starts.to(*self._place)
         bound = tracking.bind_videos(self.model, videos, positions, self._knows_videos)
         return TrackedSlots(bound.slots, bound.attention)
 
     # -- the larger canvas: the selector looks at its middle, at features without the edge's part --
 
     def native_logits(self, slots: Slots) -> Float[Tensor, "slot height width"]:
-        fields: Fields = self.model.decoder(self._slots(slots), alpha_only=True)
-        return fields.logits
+        return self.model.decode_slots(slots.to(*self._place), alpha_only=True).logits
 
     def extended_fields(self, slots: Slots) -> Fields:
         alpha_only = self.model.selector is None
-        fields: Fields = self.model.decoder(self._slots(slots), EXTENT, alpha_only)
+        fields = self.model.decode_slots(slots.to(*self._place), EXTENT, alpha_only)
         first = (geometry.count_samples(self.model.size, EXTENT) - self.model.size) // 2
         middle = slice(first, first + self.model.size)
         return replace(fields, rgb=None)[..., middle, middle]
@@ -107,17 +104,10 @@ class GeoCoModel:
     def final_logits(
         self, fields: Fields, attention: Float[Tensor, "batch slot token"]
     ) -> Float[Tensor, "batch slot height width"]:
-        selector = self.model.selector
-        return fields.logits if selector is None else selector.refine(fields, self._to(attention))
+        return self.model.refine(fields, attention.to(*self._place)).logits
 
     def validity(self, scale: Float[Tensor, " slot"]) -> Float64[Tensor, "slot size"]:
-        return receptive_field.alpha_line(self.model.decoder, self._to(scale))
-
-    def _to(self, value: Tensor) -> Tensor:
-        return value.to(self._device, self._kind)
-
-    def _slots(self, slots: Slots) -> Slots:
-        return Slots(self._to(slots.appearance), self._to(slots.position), self._to(slots.scale))
+        return self.model.alpha_validity(scale.to(*self._place))
 
 
 # By the kind of the model: what is given it, and whether it was trained to carry slots through

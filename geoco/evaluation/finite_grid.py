@@ -190,7 +190,7 @@ class _Scenes:
             slots.appearance.flatten(0, 1), slots.position.flatten(0, 1), slots.scale.flatten()
         )
         count = slots.scale.shape
-        drawn = draw_extended(model, every, tile).each(lambda part: part.unflatten(0, count))
+        drawn = draw_extended(model, every, tile).map(lambda part: part.unflatten(0, count))
         final = model.final_logits(drawn, encoded.attention).double()
         others = torch.cat((final[:, :index], final[:, index + 1 :]), 1)
         before = torch.stack(
@@ -200,7 +200,7 @@ class _Scenes:
                 final[:, index],
                 others.logsumexp(1),
                 compositing.ownership(final)[:, index],
-                receptive_field.plane(model.validity(own.scale)),
+                receptive_field.to_plane(model.validity(own.scale)),
                 torch.ones_like(final[:, 0]),
             ),
             1,
@@ -211,7 +211,7 @@ class _Scenes:
         """The interventions of some commands, as many of each scene, scene by scene."""
         each, device = len(commands) // len(self.before), self.before.device
         one = draw_extended(model, commands.edited, tile)[:, None]
-        scenes = self.drawn.each(lambda part: part.repeat_interleave(each, 0))
+        scenes = self.drawn.map(lambda part: part.repeat_interleave(each, 0))
         edited = scenes.with_slot(self.index, one)
         native = model.native_logits(commands.edited).double()
         attention = self.attention.repeat_interleave(each, 0)
@@ -220,9 +220,9 @@ class _Scenes:
         moved = warp_image(self.before.repeat_interleave(each, 0), edit)
         _require_finite(native, one.logits, final, moved)
         raw, raw_extended, transported, others, alpha, support, canvas = moved.unbind(1)
-        own = receptive_field.plane(model.validity(commands.edited.scale))
-        valid = receptive_field.complete(own) & receptive_field.complete(support)
-        domain = receptive_field.complete(canvas)  # what comes from the factual canvas
+        own = receptive_field.to_plane(model.validity(commands.edited.scale))
+        valid = receptive_field.is_complete(own) & receptive_field.is_complete(support)
+        domain = receptive_field.is_complete(canvas)  # what comes from the factual canvas
         return Measured(
             covariance_bounds.covariance_error(native, raw, valid),
             covariance_bounds.covariance_error(one.logits[:, 0].double(), raw_extended, domain),

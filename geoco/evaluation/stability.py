@@ -157,7 +157,7 @@ def _drawn(model: SlotModel, encoded: Encoded) -> Iterator[Tensor]:
     behind_fields = model.fields(background)[behind]
     for scale in SCALES:
         target, which = _once(_placed(slots, scale)[:, :1])
-        scene = model.fields(target)[which].joined(behind_fields)
+        scene = model.fields(target)[which].with_slots(behind_fields)
         yield model.compose(encoded, scene)[1]
 
 

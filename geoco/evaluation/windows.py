@@ -22,7 +22,7 @@ from geoco.errors import GeocoError
 from geoco.evaluation.interfaces import Encoded, SlotModel
 from geoco.metrics import rgb as metrics_rgb
 from geoco.models import compositing
-from geoco.models.slots import Slots
+from geoco.models.slots import Slots, draw_positions
 
 SEED = 42
 GROUP = 4  # windows that share a generator: the paper's batch
@@ -137,8 +137,7 @@ def starting_positions(
 ) -> Float[Tensor, "{slots} 2"]:
     """Where the slots of a window start: uniform in [-1, 1], from its group's own generator."""
     seed = SEED + window // GROUP + initialization * _APART
-    drawn = torch.rand((GROUP, slots, 2), generator=torch.Generator().manual_seed(seed))
-    return 2 * drawn[window % GROUP] - 1
+    return draw_positions(GROUP, slots, torch.Generator().manual_seed(seed))[window % GROUP]
 
 
 def factual(

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from geoco import config
 from geoco.errors import GeocoError
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -36,7 +37,8 @@ class ConvEncoder(nn.Module):
             field = torch.relu(layer(field))
         return field.flatten(2).transpose(1, 2)
 
-    def side(self, size: int) -> int:
+    @staticmethod
+    def side(size: int) -> int:
         """The side of the token grid for images of this size."""
         return (size + 3) // 4
 
@@ -48,7 +50,7 @@ class DinoEncoder(nn.Module):
     is a folder or a name that `transformers` can load.
     """
 
-    SIZE = 336
+    SIZE, PATCH = 336, 14
     mean: Tensor
     deviation: Tensor
 
@@ -57,7 +59,12 @@ class DinoEncoder(nn.Module):
         self.dim = dim
         self.backbone = _load_dino(weights)
         self.backbone.requires_grad_(False)
-        hidden: int = self.backbone.config.hidden_size
+        patch, hidden = self.backbone.config.patch_size, self.backbone.config.hidden_size
+        if patch != self.PATCH:
+            raise GeocoError(
+                f"model.encoder.weights: '{weights}' has patches of {patch} pixels, and those of "
+                f"DINOv2 have {self.PATCH}"
+            )
         self.project = nn.Sequential(nn.LayerNorm(hidden), nn.Linear(hidden, dim))
         self.register_buffer("mean", torch.tensor(IMAGENET_MEAN)[:, None, None], persistent=False)
         deviation = torch.tensor(IMAGENET_DEVIATION)[:, None, None]
@@ -75,15 +82,29 @@ class DinoEncoder(nn.Module):
         result: Tensor = self.project(states[:, -patches:])  # class and register tokens come first
         return result
 
-    def side(self, size: int) -> int:
+    @staticmethod
+    def side(size: int) -> int:
         """The side of the token grid, the same for images of any size."""
-        patch: int = self.backbone.config.patch_size
-        return self.SIZE // patch
+        return DinoEncoder.SIZE // DinoEncoder.PATCH
 
     def train(self, mode: bool = True) -> "DinoEncoder":
         super().train(mode)
         self.backbone.eval()
         return self
+
+
+def build_encoder(
+    settings: config.ConvEncoderConfig | config.DinoEncoderConfig,
+) -> ConvEncoder | DinoEncoder:
+    if isinstance(settings, config.ConvEncoderConfig):
+        return ConvEncoder(settings.width)
+    return DinoEncoder(settings.weights, settings.dim)
+
+
+def token_side(settings: config.ConvEncoderConfig | config.DinoEncoderConfig, size: int) -> int:
+    """The side of an encoder's token grid for images of this size; no weights are read."""
+    kind = ConvEncoder if isinstance(settings, config.ConvEncoderConfig) else DinoEncoder
+    return kind.side(size)
 
 
 def _load_dino(weights: str | Path) -> Any:

@@ -1,47 +1,30 @@
-"""GeoCo-SAVi, top to bottom as the method section reads: encode, bind slots, draw, compose."""
-
-from dataclasses import dataclass
+"""GeoCo-SAVi, top to bottom as the method section reads: encode, bind slots, decode them."""
 
 import torch
 import torch._functorch.config
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from torch import Tensor, nn
 
 from geoco import config, geometry
 from geoco.errors import GeocoError
-from geoco.models import compositing
-from geoco.models.decoders import Decoder, Fields
-from geoco.models.encoders import ConvEncoder, DinoEncoder
+from geoco.models import encoders, receptive_field
+from geoco.models.decoders import DECODERS, Fields
+from geoco.models.encoders import ConvEncoder
+from geoco.models.interface import Model
 from geoco.models.selector import Selector
 from geoco.models.slots import Binding, SlotAttention, Slots
 from geoco.models.temporal import TemporalInitializer
 
 
-@dataclass(frozen=True)
-class Scene:
-    """Slots of a clip and what they draw; leading dimensions are batch and time."""
-
-    binding: Binding
-    fields: Fields
-
-    @property
-    def alpha(self) -> Float[Tensor, "batch time slot height width"]:
-        return compositing.ownership(self.fields.logits)
-
-    @property
-    def image(self) -> Float[Tensor, "batch time 3 height width"]:
-        assert self.fields.rgb is not None
-        return compositing.composite(self.fields.rgb, self.alpha)
-
-
-class GeoCo(nn.Module):
+class GeoCo(Model):
     """Slots with explicit appearance, position and scale."""
 
+    settings: config.ModelConfig
+
     def __init__(self, settings: config.ModelConfig) -> None:
-        super().__init__()
-        self.settings = settings
-        slots, decoder = settings.slots, settings.decoder
-        self.encoder = _encoder(settings.encoder)
+        super().__init__(settings)
+        slots, selector, temporal = settings.slots, settings.selector, settings.temporal
+        self.encoder = encoders.build_encoder(settings.encoder)
         self.attention = SlotAttention(
             count=slots.count,
             dim=slots.dim,
@@ -52,58 +35,25 @@ class GeoCo(nn.Module):
             readout=slots.readout,
             gate_bound=slots.gate_bound,
         )
-        self.decoder = Decoder(
-            kind=decoder.design,
-            dim=slots.dim,
-            broadcast=decoder.broadcast,
-            layers=decoder.layers,
-            micro=decoder.micro,
-            micro_bound=decoder.micro_bound,
-            reference_scale=decoder.reference_scale,
-            most_gain=decoder.most_gain,
-        )
-        selector, temporal = settings.selector, settings.temporal
-        self.selector = Selector(selector, slots.dim) if selector.enabled else None
-        self.temporal = (
-            TemporalInitializer(slots.dim, temporal.width, temporal.heads, temporal.hidden)
-            if temporal.enabled
-            else None
-        )
-
-    def compile_parts(self) -> None:
-        """Compile what has many small operations, in parts that can be walked back alone."""
-        # Otherwise a compiled part frees what it saved on the first of the two ways back.
-        torch._functorch.config.donated_buffer = False
-        if isinstance(self.encoder, ConvEncoder):
-            self.encoder.compile(dynamic=False)
-        self.attention.compile(dynamic=False)
-        self.decoder.compile_parts()
+        self.decoder = DECODERS[settings.decoder.design](settings.decoder, slots.dim)
+        if selector.enabled:
+            self.selector = Selector(selector, slots.dim)
+        if temporal.enabled:
+            self.temporal = TemporalInitializer(
+                slots.dim, temporal.width, temporal.heads, temporal.hidden
+            )
 
     @property
     def size(self) -> int:
-        """The side of the images that the model reads and draws."""
-        return self.decoder.sizes[-1]
+        return self.decoder.size
+
+    @property
+    def slot_count(self) -> int:
+        return self.settings.slots.count
 
     @property
     def cold_scale(self) -> float:
-        """The scale of a slot that attends everywhere alike: where the reference scale starts."""
-        return geometry.compute_uniform_scale(self.encoder.side(self.size))
-
-    def forward(
-        self, video: Float[Tensor, "batch time 3 height width"], generator: torch.Generator
-    ) -> Scene:
-        """Bind slots to every frame and draw them; positions start where the generator says."""
-        return self.draw(self.bind(video, self.attention.draw_positions(len(video), generator)))
-
-    def draw(self, binding: Binding) -> Scene:
-        """Draw bound slots; the selector gives pixels that they should not own to the background.
-
-        Under an edit the selector runs again on the edited slots, the attention unmoved.
-        """
-        fields = self.decoder(binding.slots)
-        if self.selector is not None:
-            fields = fields.with_logits(self.selector.refine(fields, binding.attention))
-        return Scene(binding, fields)
+        return cold_scale(self.settings)
 
     def bind(
         self,
@@ -132,30 +82,31 @@ class GeoCo(nn.Module):
                 history = [binding.slots for binding in bindings]
                 start = self.temporal(history[-self.settings.temporal.history :])
             iterations = self.settings.slots.later_iterations
-        return Binding(
-            Slots(
-                torch.stack([binding.slots.appearance for binding in bindings], 1),
-                torch.stack([binding.slots.position for binding in bindings], 1),
-                torch.stack([binding.slots.scale for binding in bindings], 1),
-            ),
-            torch.stack([binding.attention for binding in bindings], 1),
-            torch.stack([binding.gate for binding in bindings], 1),
-        )
+        return Binding.stack(bindings, 1)
+
+    def decode_slots(self, slots: Slots, extent: int = 1, alpha_only: bool = False) -> Fields:
+        fields: Fields = self.decoder(slots, extent, alpha_only)
+        return fields
+
+    def decoder_parameters(self) -> list[nn.Parameter]:
+        return list(self.decoder.parameters())
+
+    def set_reference_scale(self, value: float) -> None:
+        self.decoder.set_reference_scale(value)
+
+    def compile_parts(self) -> None:
+        # Otherwise a compiled part frees what it saved on the first of the two backward passes.
+        torch._functorch.config.donated_buffer = False
+        if isinstance(self.encoder, ConvEncoder):
+            self.encoder.compile(dynamic=False)
+        self.attention.compile(dynamic=False)
+        self.decoder.compile_parts()
+
+    def alpha_validity(self, scale: Float[Tensor, " slot"]) -> Float64[Tensor, "slot {self.size}"]:
+        return receptive_field.trace_alpha(self.decoder, scale)
 
 
-def parameter_table(model: GeoCo) -> list[tuple[str, int, int]]:
-    """Parts of a model with their trainable and frozen parameters, the total last."""
-    rows = []
-    for name, part in (*model.named_children(), ("total", model)):
-        trainable = sum(p.numel() for p in part.parameters() if p.requires_grad)
-        frozen = sum(p.numel() for p in part.parameters() if not p.requires_grad)
-        rows.append((name, trainable, frozen))
-    return rows
-
-
-def _encoder(
-    settings: config.ConvEncoderConfig | config.DinoEncoderConfig,
-) -> ConvEncoder | DinoEncoder:
-    if isinstance(settings, config.ConvEncoderConfig):
-        return ConvEncoder(settings.width)
-    return DinoEncoder(settings.weights, settings.dim)
+def cold_scale(settings: config.ModelConfig) -> float:
+    """The cold scale of a model with these settings, which need not be built for it."""
+    size = settings.decoder.layers[-1][0]
+    return geometry.compute_uniform_scale(encoders.token_side(settings.encoder, size))

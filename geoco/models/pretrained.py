@@ -9,7 +9,8 @@ from geoco.config import Config
 from geoco.errors import GeocoError
 from geoco.files import PARTIAL, REPLACED
 from geoco.models import checkpoints
-from geoco.models.geoco import GeoCo
+from geoco.models.build import build
+from geoco.models.interface import Model
 
 # Beside the package in a checkout, inside it when installed from a wheel.
 _PACKAGE = Path(__file__).parents[1]
@@ -22,7 +23,7 @@ class Loaded:
     """A model that is ready to be used, and what is known of it."""
 
     name: str
-    model: GeoCo
+    model: Model
     config: Config
     step: int
     trained_scales: tuple[float, float]  # that objects had in training
@@ -38,7 +39,7 @@ def shipped() -> dict[str, Path]:
     }
 
 
-def from_pretrained(name: str | Path, device: str = "cpu") -> GeoCo:
+def from_pretrained(name: str | Path, device: str = "cpu") -> Model:
     """The model alone, ready to be used: what `load` finds under this name."""
     return load(name, device).model
 
@@ -48,7 +49,7 @@ def load(name: str | Path, device: str = "cpu") -> Loaded:
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise GeocoError(f"device '{device}': expected cpu, or cuda where PyTorch finds one")
     weights = checkpoints.read_weights(find(name))
-    model = GeoCo(weights.config.model)
+    model = build(weights.config.model)
     checkpoints.load_into(model, weights.tensors, str(name))
     limits = weights.extra.get(TRAINED_SCALES)
     low, high = (

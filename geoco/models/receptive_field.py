@@ -13,45 +13,48 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor, nn
 
-from geoco.models.decoders import Decoder
+from geoco.models.decoders import BroadcastDecoder, Decoder
 from geoco.ops import ScaleSteeredConv2d
 
 TOLERANCE = 1e-6
 
 
-def complete(validity: Float64[Tensor, "*any"]) -> Bool[Tensor, "*any"]:
+def is_complete(validity: Float64[Tensor, "*any"]) -> Bool[Tensor, "*any"]:
     """Whether computational support is in the canvas but for rounding."""
     return validity >= 1 - TOLERANCE
 
 
-def plane(line: Float64[Tensor, "*slots size"]) -> Float64[Tensor, "*slots size size"]:
+def to_plane(line: Float64[Tensor, "*slots size"]) -> Float64[Tensor, "*slots size size"]:
     """Validity of pixels from that along either axis."""
     return line[..., :, None] * line[..., None, :]
 
 
-def alpha_line(
+def trace_alpha(
     decoder: Decoder, scale: Float[Tensor, " slot"]
-) -> Float64[Tensor, "slot {decoder.sizes[-1]}"]:
+) -> Float64[Tensor, "slot {decoder.size}"]:
     """Validity of slots' alpha logits along an axis of the usual canvas.
 
-    The broadcast field is known everywhere; each layer enlarges and then convolves. The alpha head
+    The broadcast field is known everywhere; each layer upsamples and then convolves. The alpha head
     is pointwise, and leaves validity as it is. The canonical canvas is warped into place and has no
-    support on the image plane that could be followed: nothing of it is valid.
+    support on the image plane that could be followed: nothing of it is valid, nor of a decoder that
+    is not made of such layers.
     """
+    if not isinstance(decoder, BroadcastDecoder) or not decoder.on_image_plane:
+        return torch.zeros(len(scale), decoder.size, dtype=torch.float64, device=scale.device)
     shape = (len(scale), decoder.broadcast)
     line = torch.ones(shape, dtype=torch.float64, device=scale.device)
     for size, layer in zip(decoder.sizes, decoder.refine, strict=True):
-        line = convolved(enlarged(line, size), *_taps(layer, scale))
+        line = convolve_line(upsample_line(line, size), *_read_taps(layer, scale))
     assert decoder.alpha.kernel_size == (1, 1)
-    return torch.zeros_like(line) if decoder.kind == "canonical" else line
+    return line
 
 
-def enlarged(line: Float64[Tensor, "slot size"], size: int) -> Float64[Tensor, "slot {size}"]:
-    """After bilinear enlargement, endpoint to endpoint."""
+def upsample_line(line: Float64[Tensor, "slot size"], size: int) -> Float64[Tensor, "slot {size}"]:
+    """After bilinear upsampling, endpoint to endpoint."""
     return F.interpolate(line[:, None], size, mode="linear", align_corners=True)[:, 0]
 
 
-def convolved(
+def convolve_line(
     line: Float64[Tensor, "slot size"], dilation: Float[Tensor, " slot"], kernel: int
 ) -> Float64[Tensor, "slot size"]:
     """After a convolution whose taps lie `dilation` pixels apart: that of the worst tap."""
@@ -64,7 +67,7 @@ def convolved(
     return torch.einsum("stpq,sq->stp", weights, line).amin(1)
 
 
-def _taps(layer: nn.Module, scale: Tensor) -> tuple[Tensor, int]:
+def _read_taps(layer: nn.Module, scale: Tensor) -> tuple[Tensor, int]:
     """How far apart a layer's taps are for each slot, and how many there are."""
     if isinstance(layer, ScaleSteeredConv2d):
         return layer.dilation(scale), layer.weight.shape[-1]

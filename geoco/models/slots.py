@@ -5,6 +5,7 @@ values differ by slot; appearance is updated recurrently, position and scale are
 first two moments of attention.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +29,34 @@ class Slots:
 
     def __getitem__(self, index: Any) -> "Slots":
         """Some of the slots, by their leading dimensions."""
-        return Slots(self.appearance[index], self.position[index], self.scale[index])
+        return self.map(lambda part: part[index])
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> "Slots":
+        """Every part changed alike."""
+        return Slots(function(self.appearance), function(self.position), function(self.scale))
+
+    def to(self, *target: Any) -> "Slots":
+        """On another device or of another type, as `Tensor.to` understands it."""
+        return self.map(lambda part: part.to(*target))
+
+    def detach(self) -> "Slots":
+        return self.map(Tensor.detach)
+
+    def flatten(self) -> "Slots":
+        """All leading dimensions as one."""
+        return Slots(
+            self.appearance.flatten(0, -2), self.position.flatten(0, -2), self.scale.flatten()
+        )
+
+    @staticmethod
+    def stack(pieces: "Sequence[Slots]", dim: int = 0) -> "Slots":
+        """Along a new leading dimension."""
+        return Slots(*(torch.stack(parts, dim) for parts in zip(*map(_parts, pieces), strict=True)))
+
+    @staticmethod
+    def cat(pieces: "Sequence[Slots]", dim: int = 0) -> "Slots":
+        """Along a leading dimension."""
+        return Slots(*(torch.cat(parts, dim) for parts in zip(*map(_parts, pieces), strict=True)))
 
     def with_slot(self, index: int, slot: "Slots") -> "Slots":
         """The same slots with one exchanged; `slot` has a single one in its place."""
@@ -44,9 +72,6 @@ class Slots:
             put(-1, self.scale, slot.scale),
         )
 
-    def detached(self) -> "Slots":
-        return Slots(self.appearance.detach(), self.position.detach(), self.scale.detach())
-
 
 @dataclass(frozen=True)
 class Binding:
@@ -55,6 +80,36 @@ class Binding:
     slots: Slots
     attention: Float[Tensor, "*batch slot token"]  # sums to one over tokens
     gate: Float[Tensor, "*batch slot dim"]  # zero without a readout
+
+    def __getitem__(self, index: Any) -> "Binding":
+        """Some of the slots, by their leading dimensions."""
+        return Binding(self.slots[index], self.attention[index], self.gate[index])
+
+    @staticmethod
+    def stack(pieces: "Sequence[Binding]", dim: int = 0) -> "Binding":
+        """Along a new leading dimension."""
+        return Binding(
+            Slots.stack([piece.slots for piece in pieces], dim),
+            torch.stack([piece.attention for piece in pieces], dim),
+            torch.stack([piece.gate for piece in pieces], dim),
+        )
+
+    @staticmethod
+    def cat(pieces: "Sequence[Binding]", dim: int = 0) -> "Binding":
+        """Along a leading dimension."""
+        return Binding(
+            Slots.cat([piece.slots for piece in pieces], dim),
+            torch.cat([piece.attention for piece in pieces], dim),
+            torch.cat([piece.gate for piece in pieces], dim),
+        )
+
+
+def draw_positions(
+    batch: int, slots: int, generator: torch.Generator
+) -> Float[Tensor, "{batch} {slots} 2"]:
+    """Random starting positions, uniform on the canvas, on the generator's device."""
+    shape = (batch, slots, 2)
+    return 2 * torch.rand(shape, generator=generator, device=generator.device) - 1
 
 
 class SlotAttention(nn.Module):
@@ -89,14 +144,6 @@ class SlotAttention(nn.Module):
         """Where a first frame starts: learned appearances and scales at the given positions."""
         batch = position.shape[0]
         return Slots(self.appearance.expand(batch, -1, -1), position, self.scale.expand(batch, -1))
-
-    def draw_positions(
-        self, batch: int, generator: torch.Generator
-    ) -> Float[Tensor, "batch slot 2"]:
-        """Starting positions, uniform on the canvas, drawn on the generator's device."""
-        shape = (batch, len(self.appearance), 2)
-        drawn = torch.rand(shape, generator=generator, device=generator.device)
-        return (2 * drawn - 1).to(self.appearance.device)
 
     def forward(
         self, tokens: Float[Tensor, "batch token token_dim"], start: Slots, iterations: int
@@ -178,6 +225,10 @@ def attention_moments(
         away = (points - position[:, :, None]).square().sum(-1)
         scale = ((attention * away).sum(-1) + EPSILON).sqrt()
         return position, scale.clamp(SMALLEST_SCALE, LARGEST_SCALE)
+
+
+def _parts(slots: Slots) -> tuple[Tensor, Tensor, Tensor]:
+    return slots.appearance, slots.position, slots.scale
 
 
 def _mlp(dim: int, hidden: int) -> nn.Sequential:

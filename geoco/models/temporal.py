@@ -40,7 +40,7 @@ class TemporalInitializer(nn.Module):
         No gradient flows back in time, neither through what is looked at nor through what is added
         to: the next frame's losses teach this module and what follows it.
         """
-        states = [slots.detached() for slots in history]
+        states = [slots.detach() for slots in history]
         last = states[-1]
         # A few slots only, so that full precision costs nothing and coordinates are never rounded.
         with torch.autocast(last.scale.device.type, enabled=False):

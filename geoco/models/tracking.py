@@ -23,7 +23,7 @@ _DISTANCE = 0.2  # on the grid, as different as two unlike appearances: an objec
 
 @runtime_checkable
 class Binds(Protocol):
-    """What following needs of a model."""
+    """What tracking needs of a model."""
 
     def bind(self, video: Tensor, positions: Tensor) -> Binding: ...
 
@@ -51,46 +51,29 @@ def bind_videos(
     """
     if carried or videos.shape[1] == 1:
         return model.bind(videos, positions)
-    each = [follow(model, *pair) for pair in zip(videos, positions, strict=True)]
-    slots = [binding.slots for binding in each]
-    return Binding(
-        Slots(
-            torch.stack([part.appearance for part in slots]),
-            torch.stack([part.position for part in slots]),
-            torch.stack([part.scale for part in slots]),
-        ),
-        torch.stack([binding.attention for binding in each]),
-        torch.stack([binding.gate for binding in each]),
+    return Binding.stack(
+        [track_slots(model, *pair) for pair in zip(videos, positions, strict=True)]
     )
 
 
 @torch.no_grad()
-def follow(
+def track_slots(
     model: Binds,
     video: Float[Tensor, "time 3 height width"],
     positions: Float[Tensor, "slot 2"],
 ) -> Binding:
     """Slots of every frame, those of the first from the given positions; time comes first."""
-    found: list[Binding] = []
+    bindings: list[Binding] = []
     for frame in video:
-        start = found[-1].slots.position[0] if found else positions
-        bound = model.bind(frame[None, None], start[None])
-        order = identities(found[-1].slots, bound.slots[:, 0]) if found else slice(None)
-        found.append(
-            Binding(
-                bound.slots[:, 0][:, order], bound.attention[:, 0, order], bound.gate[:, 0, order]
-            )
-        )
-    parts = [(b.slots.appearance, b.slots.position, b.slots.scale) for b in found]
-    appearance, position, scale = (torch.cat(part) for part in zip(*parts, strict=True))
-    return Binding(
-        Slots(appearance, position, scale),
-        torch.cat([bound.attention for bound in found]),
-        torch.cat([bound.gate for bound in found]),
-    )
+        start = bindings[-1].slots.position[0] if bindings else positions
+        binding = model.bind(frame[None, None], start[None])[:, 0]
+        if bindings:
+            binding = binding[:, match_slots(bindings[-1].slots, binding.slots)]
+        bindings.append(binding)
+    return Binding.cat(bindings)
 
 
-def identities(before: Slots, after: Slots) -> Int64[Tensor, " slot"]:
+def match_slots(before: Slots, after: Slots) -> Int64[Tensor, " slot"]:
     """Which slot of a frame continues each slot of the frame before."""
     away = torch.cdist(before.position[0], after.position[0]) / _DISTANCE
     old, new = (F.normalize(slots.appearance[0], dim=-1) for slots in (before, after))

@@ -25,7 +25,7 @@ from geoco.config import (
 )
 from geoco.errors import GeocoError
 from geoco.evaluation import build_text_tables, format_markdown
-from geoco.models.geoco import GeoCo, parameter_table
+from geoco.models.interface import Model, parameter_table
 from geoco.training import run_folder
 from geoco.training.curriculum import Curriculum
 
@@ -71,7 +71,7 @@ class Card:
 
     name: str
     config: Config
-    model: GeoCo
+    model: Model
     step: int
     scales: tuple[float, float]
     psnr: tuple[float, int]  # the mean over how many first windows, in dB

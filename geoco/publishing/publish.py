@@ -26,7 +26,7 @@ from geoco.evaluation.figures import FOLDER as FIGURES
 from geoco.evaluation.run import describe
 from geoco.files import PARTIAL, REPLACED, recover_folder, write_folder, write_through
 from geoco.models import checkpoints, pretrained
-from geoco.models.geoco import GeoCo
+from geoco.models.build import build
 from geoco.publishing import model_card, reference_windows
 from geoco.publishing.model_card import Card, Measured
 from geoco.publishing.reference_windows import First
@@ -95,7 +95,7 @@ def publish(
     weights = checkpoints.read_weights(source)
     config = _placed(weights.config, places)
     shared = portable(config)
-    model = GeoCo(weights.config.model)
+    model = build(weights.config.model)
     checkpoints.load_into(model, weights.tensors, str(source))
     ours = adapter(model.eval(), config)
     found = None

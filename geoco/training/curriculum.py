@@ -15,7 +15,7 @@ from typing import Any, get_args
 from geoco.config import Config
 from geoco.config.training import CenterPenalty, PhaseConfig, Term, TrainConfig
 from geoco.models.compositing import SHARPNESS
-from geoco.models.decoders import continued_reference
+from geoco.models.decoders import continue_reference_scale
 
 TERMS: tuple[Term, ...] = get_args(Term)
 
@@ -86,7 +86,7 @@ class Curriculum:
             learning_rate=rate * self._decaying(step, 0, train.warmup),
             temporal_learning_rate=temporal_rate,
             selector_learning_rate=selector_rate,
-            reference_scale=continued_reference(
+            reference_scale=continue_reference_scale(
                 step, self._cold_scale, final, reference.start, reference.length
             ),
             selector_cap=cap,

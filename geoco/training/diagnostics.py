@@ -12,7 +12,7 @@ from geoco import drawing, media
 from geoco.data import ClipBatch
 from geoco.metrics import rgb
 from geoco.models import compositing
-from geoco.models.geoco import GeoCo, Scene
+from geoco.models.interface import Model, Reconstruction
 from geoco.models.slots import Binding, Slots
 from geoco.training.curriculum import TERMS, Plan
 from geoco.training.objective import Draws
@@ -26,7 +26,7 @@ FACTOR = 1.5  # of the commanded resize
 @torch.compiler.set_stance("force_eager")
 @torch.no_grad()
 def picture(
-    model: GeoCo,
+    model: Model,
     video: Float[Tensor, "batch 1 3 height width"],
     positions: Float[Tensor, "batch slot 2"],
     zoom: int = 2,
@@ -36,7 +36,7 @@ def picture(
     The slot with the largest object obeys; it takes the appearance of the next scene's.
     """
     binding = model.bind(video, positions)
-    scene = model.draw(binding)
+    scene = model.decode(binding)
     slots = binding.slots
     chosen = _largest(scene)
     commanded = compositing.hard_ownership(scene.fields.logits)
@@ -55,7 +55,7 @@ def picture(
     labels = numbers.masked_fill(numbers == background[..., None, None] + 1, 0)
     columns = [
         *(_pictures(image) for image in (video, scene.image)),
-        *(_pictures(model.draw(_with(binding, edit)).image) for edit in edits),
+        *(_pictures(model.decode(_with(binding, edit)).image) for edit in edits),
     ]
     masks = [
         drawing.overlay_masks(frame, label.cpu().numpy().astype(np.uint8), zoom)
@@ -82,7 +82,7 @@ def gradient_norms(
         for parameter in model.parameters():
             parameter.grad = None
         result = stepper.evaluate(batch, draws, alone)
-        result.backward(list(model.decoder.parameters()), stepper.selector)
+        result.backward(model.decoder_parameters(), stepper.selector)
         stepper.add_up()
         for name, part in model.named_children():
             squares = [p.grad.square().sum() for p in part.parameters() if p.grad is not None]
@@ -95,19 +95,19 @@ def gradient_norms(
 @torch.compiler.set_stance("force_eager")
 @torch.no_grad()
 def psnr(
-    model: GeoCo,
+    model: Model,
     video: Float[Tensor, "batch time 3 height width"],
     positions: Float[Tensor, "batch slot 2"],
 ) -> float:
     """The mean PSNR of frames that the model reads and draws."""
     values = []
     for frames, start in zip(video.split(16), positions.split(16), strict=True):
-        image = model.draw(model.bind(frames, start)).image
+        image = model.decode(model.bind(frames, start)).image
         values.append(rgb.psnr(image, frames).flatten())
     return float(torch.cat(values).mean())
 
 
-def _largest(scene: Scene) -> Int64[Tensor, " batch"]:
+def _largest(scene: Reconstruction) -> Int64[Tensor, " batch"]:
     """The slot that owns most, of those that are not background."""
     owned = compositing.hard_ownership(scene.fields.logits).sum((-2, -1))[:, 0]
     background = compositing.measurement_background(scene.alpha)[:, 0]

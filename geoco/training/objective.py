@@ -17,9 +17,9 @@ from geoco.config.training import CenterPenalty, SelectorTrainingConfig, TrainCo
 from geoco.geometry import Moments, compute_moments
 from geoco.models import compositing, slot_quality
 from geoco.models.decoders import Fields
-from geoco.models.geoco import GeoCo, Scene
+from geoco.models.interface import Model, Reconstruction
 from geoco.models.selector import Domain, Selector, deployment_domain
-from geoco.models.slots import Binding, Slots
+from geoco.models.slots import Binding, Slots, draw_positions
 from geoco.training import distributed, losses, selector_teacher, transplants
 from geoco.training.curriculum import TERMS, Mode
 
@@ -35,7 +35,7 @@ class Draws:
 
     @staticmethod
     def of(generator: torch.Generator, batch: int, time: int, slots: int) -> "Draws":
-        positions = 2 * torch.rand(batch, slots, 2, generator=generator) - 1
+        positions = draw_positions(batch, slots, generator)
         order = torch.rand(batch, time, slots, generator=generator)
         choice = torch.rand(batch, time, generator=generator)
         return Draws(positions, order, choice, torch.rand(batch, generator=generator))
@@ -62,7 +62,7 @@ class Objective:
     gated: Float[Tensor, ""] | None  # what must not reach positions and scales
     selector: Float[Tensor, ""] | None
     appearance: Float[Tensor, "batch time slot dim"]
-    scene: Scene
+    scene: Reconstruction
 
     def backward(self, decoder: Sequence[nn.Parameter], selector: Sequence[nn.Parameter]) -> None:
         """Add the gradients of everything to `.grad`; `decoder` holds the decoder's parameters."""
@@ -84,7 +84,7 @@ class Objective:
 
 
 def objective(
-    model: GeoCo,
+    model: Model,
     video: Float[Tensor, "batch time 3 height width"],
     source: Int64[Tensor, " batch"],
     draws: Draws,
@@ -96,9 +96,9 @@ def objective(
     """Every active term of a batch. Sums and donors are over all processes."""
     parts = parts or Parts()
     binding = model.bind(video, draws.positions, temporal=mode.temporal)
-    fields = model.decoder(binding.slots)
-    logits, selector = _selected(model, video, Scene(binding, fields), mode, settings, parts)
-    scene = Scene(binding, fields.with_logits(logits))
+    fields = model.decode_slots(binding.slots)
+    logits, selector = _selected(model, video, fields, binding, mode, settings, parts)
+    scene = Reconstruction(binding, fields.with_logits(logits))
     total = distributed.total
     zero = logits.new_zeros(())
     terms = dict.fromkeys(TERMS, zero)
@@ -202,15 +202,20 @@ def _geo(
 
 
 def _selected(
-    model: GeoCo, video: Tensor, raw: Scene, mode: Mode, settings: TrainConfig, parts: "Parts"
+    model: Model,
+    video: Tensor,
+    fields: Fields,
+    binding: Binding,
+    mode: Mode,
+    settings: TrainConfig,
+    parts: "Parts",
 ) -> tuple[Tensor, Tensor | None]:
     """The logits after the selector, and its own loss."""
-    logits = raw.fields.logits
+    logits = fields.logits
     if model.selector is None or not (mode.selector_trains or mode.selector_applies):
         return logits, None
-    seen = raw.fields.detached()
     domain, score, loss = parts.score(
-        model.selector, video, seen, raw.binding.attention.detach(), settings.selector
+        model.selector, video, fields.detach(), binding.attention.detach(), settings.selector
     )
     if mode.selector_applies:
         logits = parts.transfer(model.selector, logits, domain, score.detach())
@@ -242,7 +247,7 @@ def _factual(logits: Tensor, judged: slot_quality.Judged, sharpness: float) -> _
 
 
 def _transplant(
-    model: GeoCo,
+    model: Model,
     binding: Binding,
     judged: slot_quality.Judged,
     factual: _Factual,
@@ -276,7 +281,7 @@ def _transplant(
         own = torch.arange(len(source), device=source.device)
         position = slots.position[:, t].detach()[own, chosen.recipient]
         scale = slots.scale[:, t].detach()[own, chosen.recipient]
-        drawn = model.decoder(
+        drawn = model.decode_slots(
             Slots(donor_appearance[chosen.donor], position, scale), alpha_only=True
         )
         shape = factual.shape

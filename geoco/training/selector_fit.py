@@ -20,7 +20,8 @@ from geoco.config.training import SelectorTrainingConfig
 from geoco.data import ClipDataset, open_training
 from geoco.errors import GeocoError
 from geoco.models import checkpoints
-from geoco.models.geoco import GeoCo
+from geoco.models.build import build
+from geoco.models.interface import Model
 from geoco.models.selector import COLORS, SCALARS, Selector, pixels_of
 from geoco.training import selector_teacher, selector_threshold
 from geoco.training.selector_teacher import Labels
@@ -108,11 +109,11 @@ def refit(
     return target
 
 
-def with_new_selector(settings: Config, tensors: dict[str, Tensor], where: str) -> GeoCo:
+def with_new_selector(settings: Config, tensors: dict[str, Tensor], where: str) -> Model:
     """The model with its own weights but for the selector, which begins again."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.train.seed)
-        model = GeoCo(settings.model)
+        model = build(settings.model)
     fresh = {name: value for name, value in model.state_dict().items() if _selects(name)}
     kept = {name: value for name, value in tensors.items() if not _selects(name)}
     checkpoints.load_into(model, kept | fresh, where)
@@ -121,7 +122,7 @@ def with_new_selector(settings: Config, tensors: dict[str, Tensor], where: str) 
 
 @torch.no_grad()
 def draw_panel(
-    model: GeoCo,
+    model: Model,
     dataset: ClipDataset,
     clips: int,
     settings: Config,

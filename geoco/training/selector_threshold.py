@@ -16,7 +16,7 @@ from geoco.config.training import SelectorTeacherConfig
 from geoco.data import ClipDataset
 from geoco.errors import GeocoError
 from geoco.models.decoders import Fields
-from geoco.models.geoco import GeoCo
+from geoco.models.interface import Model
 from geoco.models.selector import Domain, deployment_domain
 from geoco.training import selector_teacher
 
@@ -42,7 +42,7 @@ class PanelScenes:
 
 @torch.no_grad()
 def panel(
-    model: GeoCo,
+    model: Model,
     dataset: ClipDataset,
     clips: int,
     generator: torch.Generator,
@@ -56,9 +56,9 @@ def panel(
     done = 0
     for part in np.array_split(rows, -(-len(rows) // batch)):
         video = dataset.batch_frames(part.tolist()).images()
-        positions = model.attention.draw_positions(len(video), generator)
+        positions = model.draw_positions(len(video), generator)
         binding = model.bind(video, positions)
-        fields = model.decoder(binding.slots)
+        fields = model.decode_slots(binding.slots)
         domain = deployment_domain(fields.logits, model.selector.settings)
         yield PanelScenes(video, fields, binding.attention, domain)
         done += len(part)
@@ -67,7 +67,7 @@ def panel(
 
 @torch.no_grad()
 def operating_points(
-    model: GeoCo,
+    model: Model,
     dataset: ClipDataset,
     clips: int,
     settings: SelectorTeacherConfig,

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from geoco.config import Config
 from geoco.data import ClipBatch
-from geoco.models.geoco import GeoCo
+from geoco.models.interface import Model
 from geoco.training.curriculum import TERMS, Mode, Plan
 from geoco.training.objective import Draws, Objective, Parts, objective
 
@@ -26,7 +26,7 @@ _WARM_UP = 3  # steps before a recording, in which libraries choose their kernel
 class Stepper:
     """A model with its optimisers; call it with a batch to train one step."""
 
-    def __init__(self, model: GeoCo, config: Config, fabric: Fabric) -> None:
+    def __init__(self, model: Model, config: Config, fabric: Fabric) -> None:
         self.model, self.settings, self.fabric = model, config.train, fabric
         self.device = fabric.device
         self.graphed = config.train.graph and self.device.type == "cuda" and fabric.world_size == 1
@@ -137,7 +137,7 @@ class Stepper:
         for parameter in self.model.parameters():
             parameter.grad = None
         result = self._objective(batch, draws, mode)
-        result.backward(list(self.model.decoder.parameters()), self.selector)
+        result.backward(self.model.decoder_parameters(), self.selector)
         self.add_up()
         norm = nn.utils.clip_grad_norm_(trained, self.settings.clip)
         self._watch(result, norm)
@@ -183,7 +183,7 @@ class Stepper:
     def _follow(self, plan: Plan) -> None:
         for index, term in enumerate(TERMS):
             self.weights[index].fill_(plan.weights[term])
-        self.model.decoder.set_reference_scale(plan.reference_scale)
+        self.model.set_reference_scale(plan.reference_scale)
         rates = [plan.learning_rate, plan.temporal_learning_rate]
         for group, rate in zip(self.optimizer.param_groups, rates, strict=False):
             _set_rate(group, rate)

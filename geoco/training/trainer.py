@@ -31,7 +31,8 @@ from geoco.data import open_dataset, open_training, to_device
 from geoco.data.loader import Feed, Order, ResidentFeed, StreamFeed
 from geoco.errors import GeocoError
 from geoco.models import checkpoints
-from geoco.models.geoco import GeoCo
+from geoco.models.build import build
+from geoco.models.interface import Model
 from geoco.ops.steered import backend_of
 from geoco.training import diagnostics
 from geoco.training.curriculum import TERMS, Curriculum
@@ -87,7 +88,7 @@ def _check_origin(origin: Path, config: Config) -> None:
     """Whether a run of this configuration can begin there; before anything is written."""
     weights = checkpoints.read_weights(origin)
     checkpoints.read_state(origin)
-    model = GeoCo(config.model)
+    model = build(config.model)
     checkpoints.load_into(model, weights.tensors, str(origin))
     if config.train.ema != weights.config.train.ema:
         raise GeocoError(
@@ -143,7 +144,7 @@ class Logs:
     gradients: MetricsLog
 
     @staticmethod
-    def open(run: Run, model: GeoCo, step: int) -> "Logs":
+    def open(run: Run, model: Model, step: int) -> "Logs":
         """Logs as they were after `step`, whatever a run that was killed had written after it."""
         modules = [name for name, _ in model.named_children()]
         columns = {
@@ -174,7 +175,7 @@ class Trainer:
                 "processes: choose a multiple"
             )
         torch.manual_seed(self.settings.seed)
-        self.model = GeoCo(self.config.model).to(fabric.device)
+        self.model = build(self.config.model).to(fabric.device)
         self.curriculum = Curriculum(self.config, self.model.cold_scale)
         self.stepper = Stepper(self.model, self.config, fabric)
         self.step = 0
@@ -350,8 +351,7 @@ class Trainer:
     def _draws(self, step: int, frames: int) -> Draws:
         """This process's rows of the step's random numbers."""
         generator = self._generator(_DRAWS, step)
-        slots = self.config.model.slots.count
-        whole = Draws.of(generator, self.settings.batch, frames, slots)
+        whole = Draws.of(generator, self.settings.batch, frames, self.model.slot_count)
         share = self.settings.batch // self.fabric.world_size
         rows = slice(self.fabric.global_rank * share, (self.fabric.global_rank + 1) * share)
         return Draws(*(self._moved(value[rows]) for value in vars(whole).values()))
@@ -362,7 +362,7 @@ class Trainer:
         rows = np.linspace(0, len(dataset) - 1, count).round().astype(int).tolist()
         video = self._moved(dataset.batch_frames(rows).images())
         generator = self._generator(_PANEL, 0)
-        return Panel(video, self.model.attention.draw_positions(count, generator))
+        return Panel(video, self.model.draw_positions(count, generator))
 
     def _generator(self, purpose: int, step: int) -> torch.Generator:
         """Numbers for one purpose and step, on the CPU: the same on every machine."""

@@ -75,7 +75,7 @@ class ModelAnswer(_Answer):
         return cls(
             name=editor.name,
             size=model.size,
-            slots=model.settings.slots.count,
+            slots=model.slot_count,
             trained_scales=editor.trained_scales,
         )
 

@@ -18,7 +18,7 @@ from geoco.errors import GeocoError
 from geoco.models import compositing, pretrained
 from geoco.models.decoders import Fields
 from geoco.models.slots import Binding, Slots
-from geoco.models.tracking import follow
+from geoco.models.tracking import track_slots
 
 SIZE = 16
 STEP = 2 / (SIZE - 1)
@@ -69,7 +69,7 @@ def whole(scene: Scene | Film) -> torch.Tensor:
     slots = Slots(*(part[None] for part in vars(decoded.slots).values()))
     binding = Binding(slots, decoded.attention[None], torch.zeros_like(slots.appearance))
     with torch.no_grad():
-        return decoded.model.draw(binding).image[0]
+        return decoded.model.decode(binding).image[0]
 
 
 # -- what a scene shows ----------------------------------------------------------------------------
@@ -115,12 +115,12 @@ def test_a_picture_is_bound_once_and_not_followed(
     picture = SolidsDataset(config.SolidsConfig(height=size, width=size), "val")[0].video[0]
     generator = torch.Generator().manual_seed(42)
     starts = 2 * torch.rand(editor.model.settings.slots.count, 2, generator=generator) - 1
-    followed = follow(editor.model, picture[None].float() / 255, starts)
+    followed = track_slots(editor.model, picture[None].float() / 255, starts)
 
     def refuse(*_: object) -> None:
         raise AssertionError("a picture was followed as a video")
 
-    monkeypatch.setattr("geoco.models.tracking.follow", refuse)
+    monkeypatch.setattr("geoco.models.tracking.track_slots", refuse)
     scene = editor.encode(picture)
     assert not editor.knows_videos
     for name in ("appearance", "position", "scale"):

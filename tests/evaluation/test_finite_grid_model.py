@@ -45,7 +45,7 @@ def valid_domain(model: GeoCo, scale: Tensor, edited: Tensor, back: Tensor) -> T
     """Valid edited pixels all of whose contributors are valid, pixel by pixel."""
     size = model.size
     before, after = (
-        receptive_field.complete(receptive_field.alpha_line(model.decoder, one[None]))[0]
+        receptive_field.is_complete(receptive_field.trace_alpha(model.decoder, one[None]))[0]
         for one in (scale, edited)
     )
     domain = torch.zeros(size, size, dtype=torch.bool)

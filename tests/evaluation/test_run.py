@@ -128,7 +128,7 @@ def test_every_initialisation_of_psnr_starts_from_its_own_positions() -> None:
         starts = [starting_positions(int(w), model.slots, initialization) for w in found.window]
         with torch.no_grad():
             bound = model.model.bind(frames[:, None], torch.stack(starts).double())
-            image = model.model.draw(bound).image[:, 0]
+            image = model.model.decode(bound).image[:, 0]
         expected = -10 * (image - frames).square().mean((1, 2, 3)).log10()
         psnr = windows.reconstruction(model, found, initialization, 2)
         torch.testing.assert_close(psnr, expected, rtol=1e-5, atol=1e-5)
@@ -139,7 +139,7 @@ def test_starting_positions_are_those_of_batches_of_four() -> None:
     model = tiny()
     for window in range(10):
         generator = torch.Generator().manual_seed(42 + window // 4)
-        expected = model.model.attention.draw_positions(4, generator)[window % 4]
+        expected = model.model.draw_positions(4, generator)[window % 4]
         torch.testing.assert_close(starting_positions(window, 4), expected.float())
     assert not torch.equal(starting_positions(0, 4), starting_positions(0, 4, 1))
 

@@ -504,14 +504,14 @@ def one_by_one(model: GeoCoModel, dataset: SolidsDataset) -> list[tuple[float, .
             frames = dataset.batch([window]).images().double()
             starts = starting_positions(window, 4)[None].double()
             binding, slot = network.bind(frames, starts), track.anchor.slot
-            owner = network.draw(binding).fields.logits[0].argmax(1).numpy()
+            owner = network.decode(binding).fields.logits[0].argmax(1).numpy()
             found[track.video] = binding, slot, owner == slot
 
     def seen(binding: Binding, frame: int, slot: int, state: Slots) -> np.ndarray:
         """Where a slot is seen in a frame in which it has another state; all are drawn anew."""
         edited = binding.slots[0, [frame]].with_slot(slot, state)
         scene = Binding(edited, binding.attention[0, [frame]], binding.gate[0, [frame]])
-        return (network.draw(scene).fields.logits[0].argmax(0) == slot).numpy()
+        return (network.decode(scene).fields.logits[0].argmax(0) == slot).numpy()
 
     def parts(slots: Slots) -> tuple[Tensor, Tensor, Tensor]:
         return slots.appearance, slots.position, slots.scale

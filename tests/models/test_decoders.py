@@ -9,20 +9,21 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from helpers import decoder as build_decoder
 from torch import Tensor
 
 from geoco import geometry
-from geoco.models.decoders import CANONICAL_FILL, Decoder, DecoderKind, continued_reference
+from geoco.models.decoders import CANONICAL_FILL, Decoder, continue_reference_scale
 from geoco.models.slots import Slots
 
 ROOT = Path(__file__).parents[2]
-KINDS: tuple[DecoderKind, ...] = ("steered", "conventional", "canonical")
+DESIGNS = ("steered", "conventional", "canonical")
 SMALL = ((8, 5), (16, 3), (16, 3))
 
 
-def small(kind: DecoderKind = "steered", micro: bool = True) -> Decoder:
+def small(design: str = "steered", micro: bool = True) -> Decoder:
     torch.manual_seed(0)
-    return Decoder(kind, dim=6, broadcast=4, layers=SMALL, micro=micro).double()
+    return build_decoder(design, 6, broadcast=4, layers=SMALL, micro=micro).double()
 
 
 def some_slots(*leading: int, dim: int = 6, dtype: torch.dtype = torch.float64) -> Slots:
@@ -48,9 +49,9 @@ def with_weights_of(target: Decoder, source: Decoder) -> Decoder:
 # -- what is drawn ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_shapes_follow_the_slots(kind: DecoderKind) -> None:
-    fields = small(kind)(some_slots(2, 3, 4))
+@pytest.mark.parametrize("design", DESIGNS)
+def test_shapes_follow_the_slots(design: str) -> None:
+    fields = small(design)(some_slots(2, 3, 4))
     assert fields.rgb is not None
     assert fields.features is not None
     assert fields.logits.shape == (2, 3, 4, 16, 16)
@@ -95,17 +96,17 @@ def test_at_the_reference_scale_steered_is_conventional() -> None:
     assert (steered(elsewhere).logits - conventional(elsewhere).logits).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_alpha_alone_is_the_same_alpha(kind: DecoderKind) -> None:
-    decoder, slots = small(kind), some_slots(2, 3)
+@pytest.mark.parametrize("design", DESIGNS)
+def test_alpha_alone_is_the_same_alpha(design: str) -> None:
+    decoder, slots = small(design), some_slots(2, 3)
     alone = decoder(slots, alpha_only=True)
     assert alone.rgb is None
     assert torch.equal(alone.logits, decoder(slots).logits)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_slots_are_drawn_one_by_one(kind: DecoderKind) -> None:
-    decoder, slots = small(kind), some_slots(5)
+@pytest.mark.parametrize("design", DESIGNS)
+def test_slots_are_drawn_one_by_one(design: str) -> None:
+    decoder, slots = small(design), some_slots(5)
     order = torch.tensor([3, 1, 4, 0, 2])
     shuffled = decoder(Slots(slots.appearance[order], slots.position[order], slots.scale[order]))
     torch.testing.assert_close(shuffled.logits, decoder(slots).logits[order])
@@ -125,9 +126,9 @@ def test_the_residual_starts_at_nothing_and_stays_bounded() -> None:
     assert small(micro=False).micro is None
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_detached_commands_still_teach_appearance_and_weights(kind: DecoderKind) -> None:
-    decoder, slots = small(kind), some_slots(3)
+@pytest.mark.parametrize("design", DESIGNS)
+def test_detached_commands_still_teach_appearance_and_weights(design: str) -> None:
+    decoder, slots = small(design), some_slots(3)
     parts = [
         part.clone().requires_grad_() for part in (slots.appearance, slots.position, slots.scale)
     ]
@@ -142,7 +143,7 @@ def test_detached_commands_still_teach_appearance_and_weights(kind: DecoderKind)
     assert grads[0].abs().max() > 0
     assert all(grad is not None for grad in grads[3:])
     everything = torch.autograd.grad(decoder(live, alpha_only=True).logits.square().sum(), parts)
-    if kind != "conventional":
+    if design != "conventional":
         assert all(grad.abs().max() > 0 for grad in everything)
 
 
@@ -193,7 +194,7 @@ def test_the_canonical_canvas_is_drawn_once_for_all_places() -> None:
 
 
 def covariance_error(
-    kind: DecoderKind, fineness: int, shift: tuple[float, float], factor: float
+    design: str, fineness: int, shift: tuple[float, float], factor: float
 ) -> float:
     """Relative error of edited logits against warped ones, on a canvas three times as large.
 
@@ -204,8 +205,8 @@ def covariance_error(
     def finer(size: int) -> int:
         return fineness * (size - 1) + 1
 
-    layers = [(finer(size), kernel) for size, kernel in ((17, 5), (33, 3), (33, 3))]
-    decoder = Decoder(kind, dim=6, broadcast=finer(9), layers=layers).double()
+    layers = tuple((finer(size), kernel) for size, kernel in ((17, 5), (33, 3), (33, 3)))
+    decoder = build_decoder(design, 6, broadcast=finer(9), layers=layers).double()
     decoder.set_reference_scale(0.2 / fineness)
     slots = some_slots(4)
     p, s = slots.position * 0.5, slots.scale
@@ -239,11 +240,11 @@ def test_a_conventional_decoder_is_not_covariant_to_scale() -> None:
     assert conventional > 3 * covariance_error("steered", 4, (0.0, 0.0), 1.5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_larger_canvas_continues_the_usual_one(kind: DecoderKind) -> None:
+@pytest.mark.parametrize("design", DESIGNS)
+def test_a_larger_canvas_continues_the_usual_one(design: str) -> None:
     """Far from the edge, where no padding reaches, both canvases hold the same values."""
     torch.manual_seed(0)
-    decoder = Decoder(kind, dim=6, broadcast=16, layers=((32, 3), (64, 3))).double()
+    decoder = build_decoder(design, 6, broadcast=16, layers=((32, 3), (64, 3))).double()
     slots = some_slots(3)
     usual, large = decoder(slots).logits, decoder(slots, extent=3).logits
     assert large.shape[-1] == 3 * 63 + 1
@@ -255,9 +256,9 @@ def test_a_larger_canvas_continues_the_usual_one(kind: DecoderKind) -> None:
 # -- edits -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_changed_slot_is_one_slot_drawn(kind: DecoderKind) -> None:
-    decoder, slots = small(kind), some_slots(2, 5)
+@pytest.mark.parametrize("design", DESIGNS)
+def test_one_changed_slot_is_one_slot_drawn(design: str) -> None:
+    decoder, slots = small(design), some_slots(2, 5)
     before = decoder(slots)
     position = slots.position.clone()
     position[:, 3] += 0.2
@@ -279,14 +280,14 @@ def test_one_changed_slot_is_one_slot_drawn(kind: DecoderKind) -> None:
 
 def test_the_reference_scale_continues_as_printed() -> None:
     cold = geometry.compute_uniform_scale(16)
-    assert continued_reference(0, cold) == cold
-    assert continued_reference(1999, cold) == cold
+    assert continue_reference_scale(0, cold) == cold
+    assert continue_reference_scale(1999, cold) == cold
     for step in (2000, 5000, 9998):
         share = (step - 1999) / 8000
         expected = float(np.exp((1 - share) * np.log(cold) + share * np.log(0.2)))
-        assert continued_reference(step, cold) == pytest.approx(expected)
-    assert continued_reference(9999, cold) == pytest.approx(0.2)
-    assert continued_reference(70_000, cold) == pytest.approx(0.2)
+        assert continue_reference_scale(step, cold) == pytest.approx(expected)
+    assert continue_reference_scale(9999, cold) == pytest.approx(0.2)
+    assert continue_reference_scale(70_000, cold) == pytest.approx(0.2)
 
 
 def test_the_reference_scale_reaches_every_layer() -> None:
@@ -302,14 +303,15 @@ def test_the_reference_scale_reaches_every_layer() -> None:
 def test_parameters_are_those_of_the_release_but_for_one_gain() -> None:
     """The release counts 266,318 for its decoder, seven of them gains. Ours has six: five refining
     layers and the colour head. A pointwise alpha head has no taps for a seventh to spread."""
-    count = sum(parameter.numel() for parameter in Decoder().parameters())
+    count = sum(parameter.numel() for parameter in build_decoder("steered", 64).parameters())
     assert count == 266_318 - 1
-    for kind in ("conventional", "canonical"):
-        assert sum(p.numel() for p in Decoder(kind).parameters()) == 266_318 - 7  # type: ignore[arg-type]
+    for design in ("conventional", "canonical"):
+        plain = build_decoder(design, 64)
+        assert sum(p.numel() for p in plain.parameters()) == 266_318 - 7
 
 
 def half_error(decoder: Decoder, slots: Slots, device: str) -> float:
-    decoder, slots = decoder.to(device), Slots(*(part.to(device) for part in vars(slots).values()))
+    decoder, slots = decoder.to(device), slots.to(device)
     with torch.no_grad():
         exact = decoder(slots)
         with torch.autocast(device, dtype=torch.bfloat16):
@@ -321,10 +323,9 @@ def half_error(decoder: Decoder, slots: Slots, device: str) -> float:
 @pytest.mark.parametrize("device", ["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
 def test_half_precision_is_as_good_as_a_plain_decoder_in_half_precision(device: str) -> None:
     torch.manual_seed(0)
-    steered = Decoder("steered", dim=32, broadcast=8, layers=((16, 5), (32, 3), (32, 3)))
-    conventional = with_weights_of(
-        Decoder("conventional", dim=32, broadcast=8, layers=((16, 5), (32, 3), (32, 3))), steered
-    )
+    shape = {"broadcast": 8, "layers": ((16, 5), (32, 3), (32, 3))}
+    steered = build_decoder("steered", 32, **shape)
+    conventional = with_weights_of(build_decoder("conventional", 32, **shape), steered)
     slots = some_slots(8, dim=32, dtype=torch.float32)
     assert half_error(steered, slots, device) <= 2 * half_error(conventional, slots, device)
 
@@ -334,7 +335,7 @@ def test_compiled_is_eager() -> None:
     script = """
 import torch
 from geoco import config
-from geoco.models.decoders import Decoder
+from geoco.models.decoders import DECODERS
 from geoco.models.geoco import GeoCo
 from geoco.models.slots import Slots
 torch.manual_seed(0)
@@ -342,9 +343,9 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 # On the CPU, generating code takes a minute; what it is generated from is checked all the same.
 backend = "inductor" if device == "cuda" else "aot_eager"
 torch.backends.cudnn.allow_tf32 = False
-layers = ((8, 5), (16, 3))
-for kind in ("steered", "conventional", "canonical"):
-    decoder = Decoder(kind, dim=8, broadcast=4, layers=layers).to(device)
+shape = config.DecoderConfig(broadcast=4, layers=((8, 5), (16, 3)))
+for design in ("steered", "conventional", "canonical"):
+    decoder = DECODERS[design](shape, 8).to(device)
     parts = [torch.randn(2, 3, 8), torch.rand(2, 3, 2) - 0.5, torch.rand(2, 3) * 0.3 + 0.1]
     slots = Slots(*(part.to(device).requires_grad_() for part in parts))
     compiled = torch.compile(decoder, fullgraph=True, backend=backend)

@@ -8,8 +8,9 @@ import torch
 from geoco import config
 from geoco.errors import GeocoError
 from geoco.models import compositing
-from geoco.models.geoco import GeoCo, parameter_table
-from geoco.models.slots import Slots
+from geoco.models.decoders import DECODERS
+from geoco.models.geoco import GeoCo
+from geoco.models.interface import parameter_table
 
 ROOT = Path(__file__).parents[2]
 TINY = config.ModelConfig(
@@ -72,9 +73,7 @@ def test_pictures_do_not_depend_on_the_order_of_slots() -> None:
     scene = model(video(), torch.Generator().manual_seed(0))
     order = torch.tensor([2, 0, 1])
     slots = scene.binding.slots
-    shuffled = model.decoder(
-        Slots(slots.appearance[:, :, order], slots.position[:, :, order], slots.scale[:, :, order])
-    )
+    shuffled = model.decoder(slots[:, :, order])
     picture = compositing.composite(shuffled.rgb, compositing.ownership(shuffled.logits))
     torch.testing.assert_close(picture, scene.image)
 
@@ -118,7 +117,8 @@ def test_shipped_models_draw(name: str) -> None:
     scene = model(torch.rand(1, 1, 3, 64, 64), torch.Generator().manual_seed(0))
     assert torch.isfinite(scene.image).all()
     assert (model.attention.readout is None) == (name == "isa")
-    assert model.decoder.kind == {"geoco": "steered", "isa": "conventional"}.get(name, name)
+    design = {"geoco": "steered", "isa": "conventional"}.get(name, name)
+    assert type(model.decoder) is DECODERS[design]
 
 
 def test_the_movi_model_draws(tmp_path: Path) -> None:

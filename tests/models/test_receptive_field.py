@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from helpers import decoder as build_decoder
 
 from geoco.models import receptive_field
-from geoco.models.decoders import Decoder, DecoderKind
 from geoco.models.slots import Slots
 
 
@@ -24,49 +24,49 @@ def test_validity_of_a_convolution_by_hand(
     dilation: float, kernel: int, expected: list[float]
 ) -> None:
     line = torch.ones(1, 6, dtype=torch.float64)
-    found = receptive_field.convolved(line, torch.tensor([dilation]), kernel)
+    found = receptive_field.convolve_line(line, torch.tensor([dilation]), kernel)
     assert found[0].tolist() == expected
 
 
 def test_validity_of_slots_with_dilations_of_their_own() -> None:
     line = torch.tensor([[1.0, 1, 1, 1, 1], [0, 1, 1, 1, 0]], dtype=torch.float64)
-    found = receptive_field.convolved(line, torch.tensor([1.5, 0.5]), 3)
+    found = receptive_field.convolve_line(line, torch.tensor([1.5, 0.5]), 3)
     assert found.tolist() == [[0, 0.5, 1, 0.5, 0], [0, 0.5, 1, 0.5, 0]]
 
 
 def test_validity_through_a_decoder_by_hand() -> None:
-    decoder = Decoder("conventional", dim=2, broadcast=4, layers=((4, 3), (7, 3)))
-    found = receptive_field.alpha_line(decoder, torch.tensor([0.1, 0.4]))
-    # 0 1 1 0, then enlarged to 0 .5 1 1 1 .5 0, then the least of three neighbours.
+    decoder = build_decoder("conventional", 2, broadcast=4, layers=((4, 3), (7, 3)))
+    found = receptive_field.trace_alpha(decoder, torch.tensor([0.1, 0.4]))
+    # 0 1 1 0, then upsampled to 0 .5 1 1 1 .5 0, then the least of three neighbours.
     assert found.tolist() == [[0, 0, 0.5, 1, 0.5, 0, 0]] * 2
-    plane = receptive_field.plane(found[0])
+    plane = receptive_field.to_plane(found[0])
     assert plane[3].tolist() == [0, 0, 0.5, 1, 0.5, 0, 0]
     assert plane[2, 2] == 0.25
-    assert receptive_field.complete(plane).nonzero().tolist() == [[3, 3]]
+    assert receptive_field.is_complete(plane).nonzero().tolist() == [[3, 3]]
 
 
 def test_rounding_does_not_take_a_pixel_away() -> None:
     line = torch.ones(1, 6, dtype=torch.float64)
     for much, pixels in ((1e-7, 4), (1e-5, 2)):
-        found = receptive_field.convolved(line, torch.tensor([1 + much]).double(), 3)
-        assert int(receptive_field.complete(found).sum()) == pixels
+        found = receptive_field.convolve_line(line, torch.tensor([1 + much]).double(), 3)
+        assert int(receptive_field.is_complete(found).sum()) == pixels
 
 
 def test_a_warped_canvas_has_no_valid_domain() -> None:
-    decoder = Decoder("canonical", dim=2, broadcast=4, layers=((8, 3),))
-    assert not receptive_field.alpha_line(decoder, torch.tensor([0.2])).any()
+    decoder = build_decoder("canonical", 2, broadcast=4, layers=((8, 3),))
+    assert not receptive_field.trace_alpha(decoder, torch.tensor([0.2])).any()
 
 
-@pytest.mark.parametrize("kind", ["steered", "conventional"])
+@pytest.mark.parametrize("design", ["steered", "conventional"])
 @pytest.mark.parametrize("scale", [0.03, 0.1, 0.2, 0.31, 0.6])
 @torch.no_grad()
-def test_where_valid_the_edge_plays_no_part(kind: DecoderKind, scale: float) -> None:
+def test_where_valid_the_edge_plays_no_part(design: str, scale: float) -> None:
     """The same decoder on a larger canvas agrees there, and disagrees in the next row outside."""
     torch.manual_seed(3)
-    decoder = Decoder(kind, dim=6, broadcast=8, layers=((16, 5), (32, 3), (32, 3))).double()
+    decoder = build_decoder(design, 6, broadcast=8, layers=((16, 5), (32, 3), (32, 3))).double()
     for number, layer in enumerate(decoder.refine):
         layer.bias.add_(0.3)  # few units silent
-        if kind == "steered":
+        if design == "steered":
             layer.gain.fill_((0.4, -0.3, 0.2)[number])
     slots = Slots(
         torch.randn(2, 6).double(),
@@ -76,11 +76,11 @@ def test_where_valid_the_edge_plays_no_part(kind: DecoderKind, scale: float) -> 
     usual = decoder(slots, alpha_only=True).logits
     middle = slice(31, 63)
     large = decoder(slots, extent=3, alpha_only=True).logits[:, middle, middle]
-    line = receptive_field.complete(receptive_field.alpha_line(decoder, slots.scale))[0]
+    line = receptive_field.is_complete(receptive_field.trace_alpha(decoder, slots.scale))[0]
     inside = line[:, None] & line
     differs = ((usual - large).abs() > 1e-9).any(0)
     assert not (differs & inside).any()
-    if kind == "steered" and scale == 0.6:
+    if design == "steered" and scale == 0.6:
         assert not line.any()
         return
     first = int(line.nonzero()[0])

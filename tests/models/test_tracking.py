@@ -10,7 +10,7 @@ from geoco import config
 from geoco.editing.editor import Editor
 from geoco.models import pretrained
 from geoco.models.slots import Binding, Slots
-from geoco.models.tracking import follow, identities
+from geoco.models.tracking import match_slots, track_slots
 
 APPEARANCES = torch.eye(3)
 
@@ -37,15 +37,15 @@ class Scripted:
 def test_slots_that_changed_places_keep_their_names() -> None:
     before = slots([[-0.5, 0], [0.5, 0], [0, 0.5]], [0, 1, 2])
     after = slots([[0.48, 0], [-0.46, 0], [0, 0.5]], [1, 0, 2])
-    assert identities(before, after).tolist() == [1, 0, 2]
+    assert match_slots(before, after).tolist() == [1, 0, 2]
 
 
 def test_place_and_appearance_count_both() -> None:
     # Close together, appearance decides; far apart and alike, place does.
     close = slots([[0, 0], [0.05, 0], [0.9, 0]], [0, 1, 2])
-    assert identities(close, slots([[0, 0], [0.05, 0], [0.9, 0]], [1, 0, 2])).tolist() == [1, 0, 2]
+    assert match_slots(close, slots([[0, 0], [0.05, 0], [0.9, 0]], [1, 0, 2])).tolist() == [1, 0, 2]
     apart = slots([[0, 0], [0.6, 0], [0.9, 0]], [0, 1, 2])
-    assert identities(apart, slots([[0, 0], [0.6, 0], [0.9, 0]], [1, 0, 2])).tolist() == [0, 1, 2]
+    assert match_slots(apart, slots([[0, 0], [0.6, 0], [0.9, 0]], [1, 0, 2])).tolist() == [0, 1, 2]
 
 
 def test_each_frame_starts_where_the_slots_were() -> None:
@@ -54,7 +54,7 @@ def test_each_frame_starts_where_the_slots_were() -> None:
     third = slots([[-0.5, 0.2], [0.5, 0.2], [0, 0.7]], [0, 1, 2])
     model = Scripted([first, second, third])
     start = torch.tensor([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]])
-    found = follow(model, torch.zeros(3, 3, 4, 4), start)
+    found = track_slots(model, torch.zeros(3, 3, 4, 4), start)
     assert torch.equal(model.starts[0], start)
     assert torch.equal(model.starts[1], first.position[0])
     assert torch.equal(model.starts[2], second.position[0, [1, 0, 2]])
@@ -78,7 +78,7 @@ def test_the_editor_follows_by_what_its_model_knows(length: int) -> None:
     video, starts = frames.float() / 255, 2 * drawn - 1
     with torch.no_grad():
         carried = model.bind(video[None], starts).slots
-        anew = follow(model, video, starts[0]).slots
+        anew = track_slots(model, video, starts[0]).slots
     wanted, other = (anew.position, carried.position[0])[:: 1 if length == 1 else -1]
     torch.testing.assert_close(film.decoded.slots.position, wanted)
     assert not np.allclose(wanted, other, atol=1e-3)

@@ -94,7 +94,7 @@ def by_hand(model: GeoCo, dataset: SolidsDataset, window: int) -> dict[str, Any]
     starts = 2 * torch.rand((4, 4, 2), generator=generator)[window % 4] - 1
     frame = dataset[window].video[:1].float() / 255
     with torch.no_grad():
-        scene = model.draw(model.bind(frame[None], starts[None]))
+        scene = model.decode(model.bind(frame[None], starts[None]))
     error = float((scene.image[0].double() - frame.double()).square().mean())
     owner = scene.fields.logits[0, 0].argmax(0)
     areas = torch.bincount(owner.flatten(), minlength=4)

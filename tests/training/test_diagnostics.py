@@ -50,7 +50,7 @@ def test_the_picture_shows_what_it_says(model: GeoCo) -> None:
     video, positions = inputs()
     sheet = diagnostics.picture(model, video, positions, zoom=1)
     binding = model.bind(video, positions)
-    scene, slots = model.draw(binding), binding.slots
+    scene, slots = model.decode(binding), binding.slots
     owned = compositing.hard_ownership(scene.fields.logits)[:, 0].sum((-2, -1))
     background = scene.alpha[:, 0].mean((-2, -1)).argmax(-1)
     for row in range(3):
@@ -67,7 +67,7 @@ def test_the_picture_shows_what_it_says(model: GeoCo) -> None:
             video,
             scene.image,
             *(
-                model.draw(replace(binding, slots=edited)).image
+                model.decode(replace(binding, slots=edited)).image
                 for edited in (
                     replace(slots, position=position),
                     replace(slots, scale=scale),
@@ -84,6 +84,6 @@ def test_the_picture_shows_what_it_says(model: GeoCo) -> None:
 def test_psnr_is_the_mean_over_frames(model: GeoCo) -> None:
     video, positions = inputs()
     with torch.no_grad():
-        image = model.draw(model.bind(video, positions)).image
+        image = model.decode(model.bind(video, positions)).image
     found = diagnostics.psnr(model, video, positions)
     assert found == pytest.approx(float(rgb.psnr(image, video).mean()), abs=1e-4)

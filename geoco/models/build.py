@@ -1,0 +1,23 @@
+"""The one place that makes a model.
+
+To add a model from anywhere: `geoco.config.MODEL_KINDS["mine"] = MineConfig`, a section with
+`kind: Literal["mine"] = "mine"`, and `geoco.models.build.MODELS["mine"] = Mine`.
+"""
+
+from typing import Any
+
+from geoco.errors import GeocoError
+from geoco.models.geoco import GeoCo
+from geoco.models.interface import Model
+
+MODELS: dict[str, type[Model]] = {"geoco": GeoCo}
+
+
+def build(settings: Any) -> Model:
+    """The model that a section of `geoco.config.MODEL_KINDS` describes, before any training."""
+    if settings.kind not in MODELS:
+        raise GeocoError(
+            f"model.kind: the configuration knows '{settings.kind}', but geoco.models.build.MODELS "
+            "has no class for it: add one"
+        )
+    return MODELS[settings.kind](settings)

@@ -250,7 +250,7 @@ def test_latex_of_a_table() -> None:
         r"\centering\small",
         r"\caption{Editing. F1 (percent) is over the valid edits of a scope, with 95\% intervals "
         r"over source videos. $E_{\Delta p}$ is a fraction of the diagonal, $D_{\rm app}$ "
-        r"text L2.}",
+        r"grid L2.}",
         r"\label{tab:measured-editing}",
         r"\begin{tabular}{lrrrrr}",
         r"\toprule",

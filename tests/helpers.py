@@ -44,7 +44,7 @@ def tiny() -> GeoCoModel:
     return GeoCoModel(model)
 
 
-def decoder(design: str, dim: int, **settings: Any) -> Decoder:
+def build_decoder(design: str, dim: int, **settings: Any) -> Decoder:
     """A decoder by its design; `settings` are those of its section of the configuration."""
     return DECODERS[design](config.DecoderConfig(design=design, **settings), dim)
 

@@ -112,16 +112,14 @@ def curriculum(
 
     Example: `geoco curriculum configs/geoco.yaml --out curriculum.png`
     """
-    from geoco.geometry import compute_uniform_scale
+    from geoco.models.build import find_class
     from geoco.training.curriculum import Curriculum, picture
 
     with extra("train"):
         import matplotlib  # noqa: F401
 
     config = configuration.load(path, overrides or ())
-    # Tokens lie four pixels apart; DINOv2 gives 24 x 24 of them for any image.
-    tokens = 24 if config.model.encoder.kind == "dino" else config.model.decoder.layers[-1][0] // 4
-    plans = Curriculum(config, compute_uniform_scale(tokens))
+    plans = Curriculum(config, find_class(config.model).compute_cold_scale(config.model))
     picture(plans, out)
     for step, what in plans.milestones():
         console.print(f"{step:>8,}  {what}", highlight=False)

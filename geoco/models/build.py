@@ -15,9 +15,14 @@ MODELS: dict[str, type[Model]] = {"geoco": GeoCo}
 
 def build(settings: Any) -> Model:
     """The model that a section of `geoco.config.MODEL_KINDS` describes, before any training."""
+    return find_class(settings)(settings)
+
+
+def find_class(settings: Any) -> type[Model]:
+    """The class of the model that `build` would make."""
     if settings.kind not in MODELS:
         raise GeocoError(
             f"model.kind: the configuration knows '{settings.kind}', but geoco.models.build.MODELS "
             "has no class for it: add one"
         )
-    return MODELS[settings.kind](settings)
+    return MODELS[settings.kind]

@@ -108,7 +108,10 @@ class Fields:
 
 
 class Decoder(nn.Module, ABC):
-    """What every decoder offers; its forward pass decodes slots, each by itself."""
+    """What every decoder offers; its forward pass decodes slots, each by itself.
+
+    The selector needs `features` of `dim` channels.
+    """
 
     def __init__(self, settings: config.DecoderConfig, dim: int) -> None:
         super().__init__()

@@ -51,10 +51,6 @@ class GeoCo(Model):
     def slot_count(self) -> int:
         return self.settings.slots.count
 
-    @property
-    def cold_scale(self) -> float:
-        return cold_scale(self.settings)
-
     def bind(
         self,
         video: Float[Tensor, "batch time 3 height width"],
@@ -88,6 +84,11 @@ class GeoCo(Model):
         fields: Fields = self.decoder(slots, extent, alpha_only)
         return fields
 
+    @staticmethod
+    def compute_cold_scale(settings: config.ModelConfig) -> float:
+        size = settings.decoder.layers[-1][0]
+        return geometry.compute_uniform_scale(encoders.token_side(settings.encoder, size))
+
     def decoder_parameters(self) -> list[nn.Parameter]:
         return list(self.decoder.parameters())
 
@@ -104,9 +105,3 @@ class GeoCo(Model):
 
     def alpha_validity(self, scale: Float[Tensor, " slot"]) -> Float64[Tensor, "slot {self.size}"]:
         return receptive_field.trace_alpha(self.decoder, scale)
-
-
-def cold_scale(settings: config.ModelConfig) -> float:
-    """The cold scale of a model with these settings, which need not be built for it."""
-    size = settings.decoder.layers[-1][0]
-    return geometry.compute_uniform_scale(encoders.token_side(settings.encoder, size))

@@ -6,6 +6,7 @@ section of the configuration joins `geoco.config.MODEL_KINDS`.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Float64
@@ -60,11 +61,6 @@ class Model(nn.Module, ABC):
     def slot_count(self) -> int:
         """How many slots a frame gets."""
 
-    @property
-    @abstractmethod
-    def cold_scale(self) -> float:
-        """The scale of a slot that attends everywhere alike: where the reference scale starts."""
-
     @abstractmethod
     def bind(
         self,
@@ -114,6 +110,16 @@ class Model(nn.Module, ABC):
         """Random starting positions, on the model's device."""
         positions = draw_positions(batch, self.slot_count, generator)
         return positions.to(next(self.parameters()).device)
+
+    @property
+    def cold_scale(self) -> float:
+        """The scale of a slot that attends everywhere alike: where the reference scale starts."""
+        return self.compute_cold_scale(self.settings)
+
+    @staticmethod
+    def compute_cold_scale(settings: Any) -> float:
+        """The cold scale by the settings alone; without steered layers it makes no difference."""
+        return 1.0
 
     def decoder_parameters(self) -> list[nn.Parameter]:
         """Those of the decoder, which some losses reach without reaching positions and scales."""

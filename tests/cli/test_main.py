@@ -5,8 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import geoco
+import torch
+from helpers import ROOT, geoco
 from PIL import Image
+
+from geoco import config, geometry
+from geoco.cli.main import curriculum as draw_curriculum
+from geoco.models.build import build
+from geoco.training import curriculum
 
 
 def fails(*arguments: object) -> str:
@@ -115,6 +121,26 @@ def test_curriculum(tmp_path: Path) -> None:
     assert re.search(r"15,000\s+factual calibration", shown)
     assert re.search(r"36,200\s+selector applies", shown)
     assert out.stat().st_size > 10_000
+
+
+def test_the_curriculum_starts_where_the_model_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also at a size that is no multiple of four, where the encoder's last token is cut."""
+    cold: list[float] = []
+
+    class Noted(curriculum.Curriculum):
+        def __init__(self, settings: config.Config, cold_scale: float) -> None:
+            cold.append(cold_scale)
+            super().__init__(settings, cold_scale)
+
+    monkeypatch.setattr(curriculum, "Curriculum", Noted)
+    size = ["model.decoder.layers=[[32,3],[66,3]]"]
+    draw_curriculum(ROOT / "configs/geoco.yaml", size, tmp_path / "curriculum.png")
+    model = build(config.load(ROOT / "configs/geoco.yaml", size).model)
+    assert cold == [model.cold_scale]
+    assert model.bind(torch.zeros(1, 1, 3, 66, 66), torch.zeros(1, 6, 2)).attention.shape[-1] == 289
+    assert model.cold_scale == geometry.compute_uniform_scale(17)
 
 
 @pytest.mark.parametrize(

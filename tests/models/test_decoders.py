@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import decoder as build_decoder
+from helpers import build_decoder
 from torch import Tensor
 
 from geoco import geometry

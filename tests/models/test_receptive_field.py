@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import decoder as build_decoder
+from helpers import build_decoder
 
 from geoco.models import receptive_field
 from geoco.models.slots import Slots

@@ -33,7 +33,7 @@ SplitName = Annotated[str, typer.Option("--split", help="train, val or test.")]
 
 
 @contextmanager
-def extra(name: str) -> Iterator[None]:
+def require_extra(name: str) -> Iterator[None]:
     """Imports that need an optional extra."""
     try:
         yield
@@ -43,14 +43,14 @@ def extra(name: str) -> Iterator[None]:
         ) from None
 
 
-def split_of(name: str) -> Split:
+def parse_split(name: str) -> Split:
     for split in get_args(Split):
         if split == name:
             return split
     raise GeocoError(f"--split {name}: expected one of {', '.join(get_args(Split))}")
 
 
-def store_of(config: Config) -> StoreConfig:
+def get_store(config: Config) -> StoreConfig:
     if not isinstance(config.data, StoreConfig):
         raise GeocoError(
             f"data.kind is '{config.data.kind}': only data of kind 'store' is imported, the "
@@ -59,23 +59,23 @@ def store_of(config: Config) -> StoreConfig:
     return config.data
 
 
-def advance(bars: Progress, task: TaskID, done: int, total: int) -> None:
+def update_bar(bars: Progress, task: TaskID, done: int, total: int) -> None:
     bars.update(task, completed=done, total=total)
 
 
-def advance_by_name(bars: Progress) -> Callable[[str, int, int], None]:
-    """Reports of several things under way, a bar for each from when it is first heard of."""
+def report_by_name(bars: Progress) -> Callable[[str, int, int], None]:
+    """A report of progress by name: each name gets a bar with its first report."""
     tasks: dict[str, TaskID] = {}
 
     def report(name: str, done: int, total: int) -> None:
         if name not in tasks:
             tasks[name] = bars.add_task(name, total=total)
-        advance(bars, tasks[name], done, total)
+        update_bar(bars, tasks[name], done, total)
 
     return report
 
 
-def progress_bars() -> Progress:
+def make_progress_bars() -> Progress:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),

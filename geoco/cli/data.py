@@ -12,11 +12,11 @@ from geoco.cli.common import (
     ConfigPath,
     Overrides,
     SplitName,
-    advance,
     console,
-    progress_bars,
-    split_of,
-    store_of,
+    get_store,
+    make_progress_bars,
+    parse_split,
+    update_bar,
 )
 from geoco.config import StoreConfig
 
@@ -31,8 +31,8 @@ def data_import(path: ConfigPath, overrides: Overrides = None) -> None:
     """
     from geoco.data.importing import ImportProgress, import_data
 
-    store = store_of(configuration.load(path, overrides or ()))
-    with progress_bars() as bars:
+    store = get_store(configuration.load(path, overrides or ()))
+    with make_progress_bars() as bars:
         tasks = {}
 
         def report(progress: ImportProgress) -> None:
@@ -70,10 +70,10 @@ def data_inspect(
         table.add_row(*row)
     console.print(table)
     if verify:
-        with progress_bars() as bars:
+        with make_progress_bars() as bars:
             for store in stores:
                 task = bars.add_task(f"checking {store.name}", total=None)
-                verify_store(store, partial(advance, bars, task))
+                verify_store(store, partial(update_bar, bars, task))
         console.print("all checksums are right")
 
 
@@ -95,6 +95,6 @@ def data_preview(
     from geoco.data import open_dataset
     from geoco.data.inspecting import preview
 
-    dataset = open_dataset(configuration.load(path, overrides or ()).data, split_of(split))
+    dataset = open_dataset(configuration.load(path, overrides or ()).data, parse_split(split))
     preview(dataset, out, count, zoom)
     console.print(f"wrote {out}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`geoco slots`, `edit`, `replay` and `serve`: take pictures and videos apart, and change them."""
+"""`geoco slots`, `edit`, `replay` and `serve`: slots of pictures and videos, and edits."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from geoco.cli.common import console, extra
+from geoco.cli.common import console, require_extra
 from geoco.errors import GeocoError
 
 ModelName = Annotated[
@@ -30,6 +30,7 @@ def slots(
     Example: `geoco slots frame.png -o slots.png`
     """
     from geoco import media
+    from geoco.edit_maps import FEWEST_PIXELS
     from geoco.editing.editor import Editor
 
     if not source.exists():
@@ -38,7 +39,7 @@ def slots(
     scene = Editor.load(model, device).encode(picture, seed)
     table = Table("slot", "x", "y", "scale", "pixels", "box", "")
     for slot in scene.slots:
-        note = "background" if slot.is_background else "empty" if slot.area < 10 else ""
+        note = "background" if slot.is_background else "empty" if slot.area < FEWEST_PIXELS else ""
         box = "" if slot.box is None else " ".join(map(str, slot.box))
         x, y = slot.position
         table.add_row(
@@ -72,13 +73,13 @@ def edit(
     """
     from geoco.files import write_whole
 
-    found = _encoded(source, model, device, seed)
-    taken: dict[str, Any] = {}
+    scene = _encode(source, model, device, seed)
+    encoded: dict[str, Any] = {}
 
-    def donor(path: str) -> Any:
-        if path not in taken:
-            taken[path] = found.editor.encode(path, seed)
-        return taken[path]
+    def encode_donor(path: str) -> Any:
+        if path not in encoded:
+            encoded[path] = scene.editor.encode(path, seed)
+        return encoded[path]
 
     texts = (move, move_to, resize, transplant, swap, duplicate, background, remove)
     edits = [
@@ -88,19 +89,19 @@ def edit(
         raise GeocoError("nothing to do: give at least one edit, as in --move 2:6,0")
     for option, form, act, text in edits:
         try:
-            found = act(found, text, donor)
+            scene = act(scene, text, encode_donor)
         except GeocoError:
             raise
         except (ValueError, TypeError):
             raise GeocoError(f"{option} {text}: expected {form}") from None
-        for warning in found.warnings:
-            said = f"[yellow]{option} {text}: {warning}[/]"
-            console.print(said, highlight=False, soft_wrap=True)
-    found.save(out)
+        for warning in scene.warnings:
+            line = f"[yellow]{option} {text}: {warning}[/]"
+            console.print(line, highlight=False, soft_wrap=True)
+    scene.save(out)
     if record is not None:
         if record.suffix not in (".json", ".py"):
             raise GeocoError(f"--record {record}: expected a .json or a .py file")
-        text = found.to_json() if record.suffix == ".json" else found.to_python(str(source))
+        text = scene.to_json() if record.suffix == ".json" else scene.to_python(str(source))
         write_whole(record, text.encode())
     console.print(f"wrote {out}", soft_wrap=True)
 
@@ -140,13 +141,13 @@ def serve(
 
     Example: `geoco serve runs/geoco --port 8000`
     """
-    with extra("web"):
+    with require_extra("web"):
         from geoco.web import serve as run
     run(model, "127.0.0.1", port, device, console)
 
 
-def _encoded(source: Path, model: str, device: str, seed: int) -> Any:
-    """A film for videos and folders, a scene for pictures."""
+def _encode(source: Path, model: str, device: str, seed: int) -> Any:
+    """A film of a video or folder, a scene of a picture."""
     from geoco.editing.editor import Editor
 
     if not source.exists():
@@ -161,41 +162,41 @@ def _is_video(source: Path) -> bool:
     return source.is_dir() or source.suffix.lower() in VIDEOS
 
 
-def _two(text: str) -> tuple[int, float, float]:
+def _parse_pair(text: str) -> tuple[int, float, float]:
     slot, numbers = text.split(":")
     first, second = numbers.split(",")
     return int(slot), float(first), float(second)
 
 
-def _one(text: str) -> tuple[int, float]:
+def _parse_factor(text: str) -> tuple[int, float]:
     slot, factor = text.split(":")
     return int(slot), float(factor)
 
 
-def _transplanted(scene: Any, text: str, donor: Any) -> Any:
+def _transplant(scene: Any, text: str, encode_donor: Any) -> Any:
     slot, source = text.split(":", 1)
     path, other = source.rsplit("#", 1)
-    return scene.transplant(int(slot), donor(path), int(other))
+    return scene.transplant(int(slot), encode_donor(path), int(other))
 
 
-def _swapped(scene: Any, text: str, _: Any) -> Any:
+def _swap(scene: Any, text: str, _: Any) -> Any:
     slot, other = text.split(":")
     return scene.swap(int(slot), int(other))
 
 
-def _duplicated(scene: Any, text: str, _: Any) -> Any:
-    slot, dx, dy = _two(text)
+def _duplicate(scene: Any, text: str, _: Any) -> Any:
+    slot, dx, dy = _parse_pair(text)
     return scene.duplicate(slot, dx=dx, dy=dy)
 
 
-_Act = Callable[[Any, str, Any], Any]  # from a scene, what was given, and how to get a donor
-_ACTIONS: tuple[tuple[str, str, _Act], ...] = (
-    ("--move", "SLOT:DX,DY", lambda scene, text, _: scene.move(*_two(text))),
-    ("--move-to", "SLOT:X,Y", lambda scene, text, _: scene.move_to(*_two(text))),
-    ("--resize", "SLOT:FACTOR", lambda scene, text, _: scene.resize(*_one(text))),
-    ("--transplant", "SLOT:PICTURE#SLOT", _transplanted),
-    ("--swap", "SLOT:SLOT", _swapped),
-    ("--duplicate", "SLOT:DX,DY", _duplicated),
-    ("--background", "PICTURE", lambda scene, text, donor: scene.set_background(donor(text))),
+_Action = Callable[[Any, str, Any], Any]  # of a scene, the option's text, and donors by path
+_ACTIONS: tuple[tuple[str, str, _Action], ...] = (
+    ("--move", "SLOT:DX,DY", lambda scene, text, _: scene.move(*_parse_pair(text))),
+    ("--move-to", "SLOT:X,Y", lambda scene, text, _: scene.move_to(*_parse_pair(text))),
+    ("--resize", "SLOT:FACTOR", lambda scene, text, _: scene.resize(*_parse_factor(text))),
+    ("--transplant", "SLOT:PICTURE#SLOT", _transplant),
+    ("--swap", "SLOT:SLOT", _swap),
+    ("--duplicate", "SLOT:DX,DY", _duplicate),
+    ("--background", "PICTURE", lambda scene, text, encode: scene.set_background(encode(text))),
     ("--remove", "SLOT", lambda scene, text, _: scene.remove(int(text))),
 )

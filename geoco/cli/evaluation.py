@@ -7,7 +7,14 @@ import typer
 from rich.table import Table
 
 from geoco import config as configuration
-from geoco.cli.common import SplitName, advance_by_name, console, extra, progress_bars, split_of
+from geoco.cli.common import (
+    SplitName,
+    console,
+    make_progress_bars,
+    parse_split,
+    report_by_name,
+    require_extra,
+)
 from geoco.errors import GeocoError
 
 
@@ -52,7 +59,7 @@ def evaluate(
     from geoco.models import pretrained
 
     if figures:
-        with extra("train"):
+        with require_extra("train"):
             import matplotlib  # noqa: F401
     loaded = pretrained.load(run, device)
     config = loaded.config
@@ -67,11 +74,11 @@ def evaluate(
     beside = where if where.is_dir() else where.parent if where.exists() else Path("runs") / run
     folder = out or beside / "evaluation"
     names = None if tables == "all" else tuple(tables.split(","))
-    dataset = open_dataset(config.data, split_of(split))
+    dataset = open_dataset(config.data, parse_split(split))
     if isinstance(dataset, SolidsDataset):
         dataset.device = device
     console.print(f"on {device}", highlight=False)
-    with progress_bars() as bars:
+    with make_progress_bars() as bars:
         evaluation.evaluate(
             evaluation.adapter(loaded.model, loaded.config),
             dataset,
@@ -82,7 +89,7 @@ def evaluate(
             windows,
             extended_windows,
             figures,
-            advance_by_name(bars),
+            report_by_name(bars),
             tile,
         )
     console.print(f"wrote {folder / 'tables.md'}", soft_wrap=True)
@@ -113,7 +120,7 @@ def compare(
     from geoco import evaluation
 
     if figures:
-        with extra("train"):
+        with require_extra("train"):
             import matplotlib  # noqa: F401
     inner = [folder / "evaluation" for folder in folders]
     chosen = [
@@ -138,8 +145,8 @@ def refit(
     """
     from geoco.training import selector_fit
 
-    with progress_bars() as bars:
-        path = selector_fit.refit(run, overrides or (), clips, steps, advance_by_name(bars))
+    with make_progress_bars() as bars:
+        path = selector_fit.refit(run, overrides or (), clips, steps, report_by_name(bars))
     console.print(f"wrote {path}", soft_wrap=True)
 
 

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from geoco import config as configuration
 from geoco.cli import data, editing, evaluation, publishing
-from geoco.cli.common import ConfigPath, Overrides, console, extra
+from geoco.cli.common import ConfigPath, Overrides, console, require_extra
 from geoco.errors import GeocoError
 
 app = typer.Typer(
@@ -88,7 +88,7 @@ def train(
 
     Example: `geoco train configs/geoco.yaml train.budget=0.1 --out runs/quick`
     """
-    with extra("train"):
+    with require_extra("train"):
         from geoco.training import trainer as training
     if (path is None) == (resume is None):
         raise GeocoError("give either a configuration to start a run or --resume RUN, not both")
@@ -115,7 +115,7 @@ def curriculum(
     from geoco.models.build import find_class
     from geoco.training.curriculum import Curriculum, picture
 
-    with extra("train"):
+    with require_extra("train"):
         import matplotlib  # noqa: F401
 
     config = configuration.load(path, overrides or ())

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from geoco.cli.common import advance_by_name, console, progress_bars
+from geoco.cli.common import console, make_progress_bars, report_by_name
 from geoco.errors import GeocoError
 
 
@@ -32,9 +32,9 @@ def publish(
     """
     from geoco import publishing
 
-    with progress_bars() as bars:
+    with make_progress_bars() as bars:
         folder = publishing.publish(
-            source, name, out, results, windows, note, places or (), force, advance_by_name(bars)
+            source, name, out, results, windows, note, places or (), force, report_by_name(bars)
         )
     console.print(f"wrote {folder}", soft_wrap=True)
 
@@ -48,13 +48,13 @@ def verify(
     """
     from geoco import publishing
 
-    found = publishing.verify(name)
-    if not found.reproduced:
+    verification = publishing.verify(name)
+    if not verification.reproduced:
         raise GeocoError(
-            f"{name}: not reproduced: {found}; at most {publishing.PSNR_TOLERANCE} dB and "
+            f"{name}: not reproduced: {verification}; at most {publishing.PSNR_TOLERANCE} dB and "
             f"{publishing.PIXEL_TOLERANCE:.1%} are rounding"
         )
-    console.print(f"{name}: reproduced: {found}", highlight=False, soft_wrap=True)
+    console.print(f"{name}: reproduced: {verification}", highlight=False, soft_wrap=True)
 
 
 def push(

@@ -19,7 +19,7 @@ import numpy as np
 from geoco import drawing
 from geoco.config import SolidsConfig, WindowConfig
 from geoco.data.solids import SolidsDataset
-from geoco.instances import Scores, find_instances, score
+from geoco.instances import Scores, find_instances, score_masks
 
 COLUMNS = 3  # of worst cases on a sheet
 ROWS = 5
@@ -79,7 +79,7 @@ def _measure(name: str, videos: Iterator[tuple[np.ndarray, np.ndarray]], alone: 
         pieces = np.split(frames, len(frames)) if alone else [frames]
         found = np.concatenate([find_instances(piece) for piece in pieces])
         seconds += time.process_time() - start
-        scores.append(score(true, found))
+        scores.append(score_masks(true, found))
         cases.append(_worst(frames, true, found))
     total = Scores.cat(scores)
     before = (total.iou < 0.5).mean()
@@ -94,7 +94,7 @@ def _measure(name: str, videos: Iterator[tuple[np.ndarray, np.ndarray]], alone: 
 def _worst(frames: np.ndarray, true: np.ndarray, found: np.ndarray) -> Case:
     cases = []
     for frame, truth, instances in zip(frames, true, found, strict=True):
-        one = score(truth[None], instances[None])
+        one = score_masks(truth[None], instances[None])
         badness = (float(one.allowed.min(initial=1)) - one.false, float(one.iou.min(initial=1)))
         cases.append(Case(badness, frame, truth, instances))
     return min(cases, key=lambda case: case.badness)

@@ -52,7 +52,7 @@ def write_folder(path: Path, write: Callable[[Path], None]) -> None:
     wrong with files is raised as it is: callers know what it means.
     """
     recover_folder(path)
-    partial, replaced = _beside(path, PARTIAL), _beside(path, REPLACED)
+    partial, replaced = _add_suffix(path, PARTIAL), _add_suffix(path, REPLACED)
     try:
         partial.mkdir(parents=True)
         write(partial)
@@ -69,8 +69,8 @@ def write_folder(path: Path, write: Callable[[Path], None]) -> None:
 
 def recover_folder(path: Path) -> None:
     """Tidy up after a kill: an unfinished folder goes, and what it was to replace comes back."""
-    replaced = _beside(path, REPLACED)
-    for partial in (_beside(path, PARTIAL), _beside(replaced, PARTIAL)):
+    replaced = _add_suffix(path, REPLACED)
+    for partial in (_add_suffix(path, PARTIAL), _add_suffix(replaced, PARTIAL)):
         if partial.exists():
             shutil.rmtree(partial)
     if replaced.exists():
@@ -82,10 +82,10 @@ def recover_folder(path: Path) -> None:
 
 def remove_folder(path: Path) -> None:
     """Delete a folder. It loses its name first, so that a kill cannot leave half of it."""
-    partial = _beside(path, PARTIAL)
+    partial = _add_suffix(path, PARTIAL)
     path.rename(partial)
     shutil.rmtree(partial)
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def _add_suffix(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)

@@ -55,16 +55,16 @@ def data_inspect(
 
     Example: `geoco data inspect stores/obj3d --verify`
     """
-    from geoco.data.inspecting import describe, stores_below
-    from geoco.data.store import verify as verify_store
+    from geoco.data.inspecting import describe_splits, find_stores
+    from geoco.data.store import verify_store
 
     if path.is_dir():
-        stores = stores_below(path)
-        rows = describe(stores)
+        stores = find_stores(path)
+        rows = describe_splits(stores)
     else:
         data = configuration.load(path, overrides or ()).data
-        stores = stores_below(data.path) if isinstance(data, StoreConfig) else []
-        rows = describe(data)
+        stores = find_stores(data.path) if isinstance(data, StoreConfig) else []
+        rows = describe_splits(data)
     table = Table(*rows[0])
     for row in rows[1:]:
         table.add_row(*row)
@@ -93,8 +93,8 @@ def data_preview(
     Example: `geoco data preview configs/solids-video.yaml --count 4 --out preview.gif`
     """
     from geoco.data import open_dataset
-    from geoco.data.inspecting import preview
+    from geoco.data.inspecting import draw_preview
 
     dataset = open_dataset(configuration.load(path, overrides or ()).data, parse_split(split))
-    preview(dataset, out, count, zoom)
+    draw_preview(dataset, out, count, zoom)
     console.print(f"wrote {out}", soft_wrap=True)

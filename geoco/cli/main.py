@@ -63,7 +63,7 @@ def demo(
     """
     from geoco.demo import run as job
 
-    job.run(out, console, model)
+    job.run_demo(out, console, model)
 
 
 @app.command()

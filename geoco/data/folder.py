@@ -34,13 +34,13 @@ MOST_FRAMES = 10_000
 MOST_BYTES = 4 * 2**30
 
 
-def splits(source: FolderSource) -> tuple[Split, ...]:
+def list_splits(source: FolderSource) -> tuple[Split, ...]:
     """The splits there are: a folder is one, the one its configuration says."""
     return (source.split,)
 
 
-def count(source: FolderSource, split: Split) -> int | None:
-    paths = _videos(source, split)
+def count_videos(source: FolderSource, split: Split) -> int | None:
+    paths = _list_videos(source, split)
     if source.max_frames is None:
         return len(paths)
     if not all(path.is_dir() for path in paths):
@@ -48,8 +48,8 @@ def count(source: FolderSource, split: Split) -> int | None:
     return sum(-(-len(find_images(path)) // source.max_frames) for path in paths)
 
 
-def read(source: FolderSource, split: Split, skip: int = 0) -> Iterator[RawVideo]:
-    paths = _videos(source, split)
+def read_videos(source: FolderSource, split: Split, skip: int = 0) -> Iterator[RawVideo]:
+    paths = _list_videos(source, split)
     if source.max_frames is None:
         paths, skip = paths[skip:], 0
     return islice((video for path in paths for video in _read_video(source, path)), skip, None)
@@ -63,7 +63,7 @@ def read_images(paths: list[Path]) -> Iterator[tuple[str, Picture]]:
     return ((path.name, read_image(path)) for path in paths)
 
 
-def cut(
+def cut_video(
     path: Path, name: str, frames: Iterator[tuple[str, Picture]], most: int | None = None
 ) -> Iterator[RawVideo]:
     """The labelled frames of the video at `path` as one RawVideo, or pieces of `most` frames."""
@@ -74,12 +74,14 @@ def cut(
         while ahead is not None and len(piece) != most:
             label, frame = ahead
             if frame.shape != first[1].shape:
-                sizes = f"{label} is {_size(frame)}, but {first[0]} is {_size(first[1])}"
+                sizes = (
+                    f"{label} is {_format_size(frame)}, but {first[0]} is {_format_size(first[1])}"
+                )
                 raise GeocoError(f"{path}: frames of different sizes: {sizes}")
             if len(piece) == MOST_FRAMES or (len(piece) + 1) * frame.nbytes > MOST_BYTES:
                 raise GeocoError(
-                    f"{path}: more than {len(piece)} frames of {_size(frame)} do not fit into "
-                    "memory at once: set data.source.max_frames, for example to 100"
+                    f"{path}: more than {len(piece)} frames of {_format_size(frame)} do not fit "
+                    "into memory at once: set data.source.max_frames, for example to 100"
                 )
             piece.append(frame)
             ahead = next(frames, None)
@@ -90,14 +92,14 @@ def cut(
 # -- finding and decoding --------------------------------------------------------------------------
 
 
-def _videos(source: FolderSource, split: Split) -> list[Path]:
+def _list_videos(source: FolderSource, split: Split) -> list[Path]:
     """Video files and frame folders, in natural order."""
     if split != source.split:
         raise GeocoError(
             f"{source.path}: this folder is the split '{source.split}' (data.source.split), "
             f"so there is no split '{split}'"
         )
-    found = _find(source.path)
+    found = _search_videos(source.path)
     if not found:
         kinds = {path.suffix or path.name for path in source.path.rglob("*") if path.is_file()}
         only = f"only {', '.join(sorted(kinds)[:5])} files" if kinds else "the folder is empty"
@@ -107,12 +109,12 @@ def _videos(source: FolderSource, split: Split) -> list[Path]:
     return found
 
 
-def _find(folder: Path) -> list[Path]:
+def _search_videos(folder: Path) -> list[Path]:
     found: list[Path] = []
     images: list[Path] = []
     for entry in list_folder(folder):
         if entry.is_dir():
-            found += _find(entry)
+            found += _search_videos(entry)
         elif is_file(entry, VIDEOS):
             found.append(entry)
         elif is_file(entry, IMAGES):
@@ -128,14 +130,14 @@ def _find(folder: Path) -> list[Path]:
 def _read_video(source: FolderSource, path: Path) -> Iterator[RawVideo]:
     name = path.relative_to(source.path).as_posix() if path != source.path else path.resolve().name
     if not path.is_dir():
-        return cut(path, name, decode_video(path, source.frame_rate), source.max_frames)
+        return cut_video(path, name, decode_video(path, source.frame_rate), source.max_frames)
     if source.frame_rate is not None:
         raise GeocoError(
             f"{path}: a folder of images has no frame rate to resample: "
             "leave out data.source.frame_rate"
         )
-    return cut(path, name, read_images(find_images(path)), source.max_frames)
+    return cut_video(path, name, read_images(find_images(path)), source.max_frames)
 
 
-def _size(frame: Picture) -> str:
+def _format_size(frame: Picture) -> str:
     return f"{frame.shape[1]} x {frame.shape[0]} pixels"

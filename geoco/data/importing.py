@@ -45,17 +45,17 @@ def import_data(
     if source is None:
         raise GeocoError("data.source: required to import, but not given")
     loader = {"obj3d": obj3d, "folder": folder, "movi": movi}[source.kind]
-    stores = {split: config.path / split for split in loader.splits(source)}
+    stores = {split: config.path / split for split in loader.list_splits(source)}
     for split, path in stores.items():
         if path.exists():
-            found = {"instances": False, **read_index(path).recipe()}  # older stores do not say
-            check_recipe(path, found, {**found, **_settings(config)})
+            found = {"instances": False, **read_index(path).recipe}  # older stores do not say
+            check_recipe(path, found, {**found, **_collect_settings(config)})
         else:
             _import_split(config, loader, split, progress)
     return stores
 
 
-def fit(video: RawVideo, config: StoreConfig) -> RawVideo:
+def fit_video(video: RawVideo, config: StoreConfig) -> RawVideo:
     """The video at the store's size: frames by antialiased bilinear, masks by nearest pixel.
 
     Instances are found at that size, so that their edges are those of the stored frames. A piece
@@ -66,19 +66,19 @@ def fit(video: RawVideo, config: StoreConfig) -> RawVideo:
     if config.crop == "center":
         box = center_box(height, width, config.height, config.width)
     size = (config.width, config.height)
-    frames = _resize(video.frames, size, Image.Resampling.BILINEAR, box)
+    frames = _resize_frames(video.frames, size, Image.Resampling.BILINEAR, box)
     masks = None
     if video.masks is not None:
-        masks = _resize(video.masks, size, Image.Resampling.NEAREST, box)
+        masks = _resize_frames(video.masks, size, Image.Resampling.NEAREST, box)
     elif config.instances:
         try:
             masks = find_instances(frames)
         except GeocoError as error:
             raise GeocoError(f"{video.source}: {error}: set data.instances=false") from None
-    return RawVideo(video.source, frames, masks, _small(video.metadata), video.first)
+    return RawVideo(video.source, frames, masks, _keep_small(video.metadata), video.first)
 
 
-def _resize(
+def _resize_frames(
     frames: UInt8[np.ndarray, "time ..."],
     size: tuple[int, int],
     resampling: Image.Resampling,
@@ -88,17 +88,17 @@ def _resize(
     return np.stack([np.asarray(image) for image in images])
 
 
-def _small(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _keep_small(metadata: Mapping[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for name, value in metadata.items():
         if isinstance(value, Mapping):
-            kept[name] = _small(value)
+            kept[name] = _keep_small(value)
         elif len(json.dumps(value, default=str)) <= MOST_CHARACTERS:
             kept[name] = value
     return kept
 
 
-def _settings(config: StoreConfig) -> dict[str, Any]:
+def _collect_settings(config: StoreConfig) -> dict[str, Any]:
     return config.model_dump(
         mode="json", include={"height", "width", "crop", "instances", "source"}
     )
@@ -110,22 +110,22 @@ def _import_split(
     split: Split,
     progress: Callable[[ImportProgress], None],
 ) -> None:
-    total = loader.count(config.source, split)
+    total = loader.count_videos(config.source, split)
     path = config.path / split
-    with StoreWriter(path, config.height, config.width, _settings(config)) as writer:
+    with StoreWriter(path, config.height, config.width, _collect_settings(config)) as writer:
         progress(ImportProgress(split, len(writer), total))
-        videos = loader.read(config.source, split, max(0, len(writer) - 1))
+        videos = loader.read_videos(config.source, split, max(0, len(writer) - 1))
         if writer.last is not None:
             again = next(videos)
             if (again.source, again.first) != (writer.last.source, writer.last.first):
-                raise GeocoError(_changed(path))
+                raise GeocoError(_describe_change(path))
         for video in videos:
-            writer.append(fit(video, config))
+            writer.append(fit_video(video, config))
             progress(ImportProgress(split, len(writer), total))
         if total is not None and len(writer) != total:
-            raise GeocoError(_changed(path))
+            raise GeocoError(_describe_change(path))
         writer.finish()
 
 
-def _changed(path: Path) -> str:
+def _describe_change(path: Path) -> str:
     return f"{path}: its source changed during the import: delete {path}.partial and import again"

@@ -14,7 +14,7 @@ from geoco.data.store import INDEX, StoreDataset, read_index
 from geoco.errors import GeocoError
 
 
-def stores_below(path: Path) -> list[Path]:
+def find_stores(path: Path) -> list[Path]:
     """The folder itself if it is a store, else the stores of its splits."""
     if (path / INDEX).is_file():
         return [path]
@@ -26,24 +26,24 @@ def stores_below(path: Path) -> list[Path]:
     return stores
 
 
-def describe(data: SolidsConfig | StoreConfig | Sequence[Path]) -> list[tuple[str, ...]]:
+def describe_splits(data: SolidsConfig | StoreConfig | Sequence[Path]) -> list[tuple[str, ...]]:
     """A table of splits, its head first."""
     head = ("split", "videos", "frames", "size", "masks", "windows")
     if isinstance(data, SolidsConfig):
-        return [head, *(_generated(data, split) for split in get_args(Split))]
+        return [head, *(_describe_generated(data, split) for split in get_args(Split))]
     if isinstance(data, StoreConfig):
-        return [head, *(_stored(path, data) for path in stores_below(data.path))]
-    return [head, *(_stored(path, None) for path in data)]
+        return [head, *(_describe_stored(path, data) for path in find_stores(data.path))]
+    return [head, *(_describe_stored(path, None) for path in data)]
 
 
-def _generated(config: SolidsConfig, split: Split) -> tuple[str, ...]:
+def _describe_generated(config: SolidsConfig, split: Split) -> tuple[str, ...]:
     dataset = SolidsDataset(config, split)
     frames = dataset.episodes * config.frames
     size = f"{config.height} x {config.width}"
     return split, str(dataset.episodes), str(frames), size, "exact", str(len(dataset))
 
 
-def _stored(path: Path, config: StoreConfig | None) -> tuple[str, ...]:
+def _describe_stored(path: Path, config: StoreConfig | None) -> tuple[str, ...]:
     index = read_index(path)
     windows = "-"
     if config is not None:
@@ -59,17 +59,19 @@ def _stored(path: Path, config: StoreConfig | None) -> tuple[str, ...]:
     )
 
 
-def preview(dataset: SolidsDataset | StoreDataset, out: Path, count: int, zoom: int) -> None:
+def draw_preview(dataset: SolidsDataset | StoreDataset, out: Path, count: int, zoom: int) -> None:
     """Draw clips spread over the dataset: a sheet of their first frames, or all frames moving."""
     chosen = np.unique(np.linspace(0, len(dataset) - 1, count).astype(int))
     clips = [dataset[int(index)] for index in chosen]
     if out.suffix.lower() != ".gif":
-        drawing.save_pictures(out, [_sheet(clips, 0, zoom)])
+        drawing.save_pictures(out, [_compose_sheet(clips, 0, zoom)])
         return
-    drawing.save_pictures(out, [_sheet(clips, time, zoom) for time in range(len(clips[0].frames))])
+    drawing.save_pictures(
+        out, [_compose_sheet(clips, time, zoom) for time in range(len(clips[0].frames))]
+    )
 
 
-def _sheet(clips: list[Clip], time: int, zoom: int) -> drawing.Picture:
+def _compose_sheet(clips: list[Clip], time: int, zoom: int) -> drawing.Picture:
     """Up to eight clips in a row; below each row their masks, where there are any."""
     rows = []
     for first in range(0, len(clips), 8):

@@ -1,7 +1,7 @@
 """MOVi-A to -E (Kubric) from the tfrecord files that TFDS publishes, without TensorFlow.
 
-`read` gives frames, masks and metadata; `read_examples` gives each record before it is decoded,
-from which `Example.forward_flow` makes the optical flow that `read` leaves out for its size.
+`read_videos` gives frames, masks and metadata; `read_examples` gives each record before it is
+decoded, and `Example.decode_forward_flow` the optical flow, which videos leave out for its size.
 
 Metadata holds the fields under `metadata/` by their own names, and `instances`, `camera` and
 `background` as they are called. Under `instances` every field is a list with one item per object:
@@ -24,7 +24,7 @@ from PIL import Image
 
 from geoco.config import MoviSource, Split
 from geoco.data.source import RawVideo
-from geoco.data.tfrecord import Field, list_records, parse_example, read_features, values
+from geoco.data.tfrecord import Field, extract_values, list_records, parse_example, read_features
 from geoco.errors import GeocoError
 
 _SPLITS: Mapping[Split, str] = {"train": "train", "val": "validation", "test": "test"}
@@ -32,28 +32,32 @@ _SECTIONS = ("metadata", "instances", "camera", "background", "background_color"
 _FLAT, _ROWS = "/ragged_flat_values", "/ragged_row_lengths_0"
 
 
-def splits(source: MoviSource) -> tuple[Split, ...]:
+def list_splits(source: MoviSource) -> tuple[Split, ...]:
     """The splits of which there are files."""
     pattern = f"{source.name}-{{}}.tfrecord-*"
-    folder = _folder(source)
+    folder = _find_folder(source)
     return tuple(split for split, name in _SPLITS.items() if any(folder.glob(pattern.format(name))))
 
 
-def count(source: MoviSource, split: Split) -> int | None:
+def count_videos(source: MoviSource, split: Split) -> int | None:
     """Videos in a split according to `dataset_info.json`; None where that does not say."""
-    lengths = [length for _, length in _shards(_folder(source), source.name, split)]
+    lengths = [length for _, length in _list_shards(_find_folder(source), source.name, split)]
     known = [length for length in lengths if length is not None]
     return sum(known) if len(known) == len(lengths) else None
 
 
-def read(source: MoviSource, split: Split, skip: int = 0) -> Iterator[RawVideo]:
+def read_videos(source: MoviSource, split: Split, skip: int = 0) -> Iterator[RawVideo]:
     """The videos after the first `skip`, shard by shard in the order they are stored."""
     for number, example in enumerate(read_examples(source, split, skip), start=skip):
-        frames, masks, metadata = example.frames(), example.masks(), example.metadata()
+        frames, masks, metadata = (
+            example.decode_frames(),
+            example.decode_masks(),
+            example.collect_metadata(),
+        )
         if masks is not None and masks.shape != frames.shape[:3]:
             raise GeocoError(
-                f"{example.where}: masks are {_size(masks[0])}, but frames are "
-                f"{_size(frames[0])}; expected one size"
+                f"{example.where}: masks are {_format_size(masks[0])}, but frames are "
+                f"{_format_size(frames[0])}; expected one size"
             )
         name = f"{source.name}/{split}/{metadata.get('video_name', number)}"
         yield RawVideo(name, frames, masks, metadata)
@@ -61,7 +65,7 @@ def read(source: MoviSource, split: Split, skip: int = 0) -> Iterator[RawVideo]:
 
 def read_examples(source: MoviSource, split: Split, skip: int = 0) -> Iterator["Example"]:
     """The records after the first `skip`, of which nothing but the length is read."""
-    folder = _folder(source)
+    folder = _find_folder(source)
     features = folder / "features.json"
     declared = read_features(features) if features.exists() else {}
     labels = {
@@ -70,7 +74,7 @@ def read_examples(source: MoviSource, split: Split, skip: int = 0) -> Iterator["
         )
         for path in folder.glob("*.labels.txt")
     }
-    for path, length in _shards(folder, source.name, split):
+    for path, length in _list_shards(folder, source.name, split):
         records = list_records(path)
         if length not in (None, len(records)):
             raise GeocoError(
@@ -91,32 +95,32 @@ class Example:
     declared: Mapping[str, Field]
     labels: Mapping[str, Sequence[str]]
 
-    def frames(self) -> UInt8[np.ndarray, "time height width 3"]:
-        return np.stack(self._images("video", "frame", ("RGB",)))
+    def decode_frames(self) -> UInt8[np.ndarray, "time height width 3"]:
+        return np.stack(self._decode_images("video", "frame", ("RGB",)))
 
-    def masks(self) -> UInt8[np.ndarray, "time height width"] | None:
+    def decode_masks(self) -> UInt8[np.ndarray, "time height width"] | None:
         """0 is background, i + 1 instance i; None if the dataset declares no masks."""
         if "segmentations" not in self.fields and "segmentations" not in self.declared:
             return None
-        masks = np.stack(self._images("segmentations", "mask", ("L", "I;16", "I")))
-        frames = len(self._encoded("video"))
+        masks = np.stack(self._decode_images("segmentations", "mask", ("L", "I;16", "I")))
+        frames = len(self._list_encoded("video"))
         if len(masks) != frames:
             raise GeocoError(f"{self.where}: {len(masks)} masks for {frames} frames, not one each")
         if masks.max() > 255:
             raise GeocoError(f"{self.where}: a mask has id {masks.max()}; ids go from 0 to 255")
         return masks.astype(np.uint8)
 
-    def forward_flow(self) -> Float32[np.ndarray, "time height width 2"]:
+    def decode_forward_flow(self) -> Float32[np.ndarray, "time height width 2"]:
         """Where each pixel goes until the next frame, as (rows, columns) in pixels."""
-        low, high = self._array("metadata/forward_flow_range", (2,)).tolist()
+        low, high = self._read_array("metadata/forward_flow_range", (2,)).tolist()
         if "forward_flow" in self.declared:
             shape = self.declared["forward_flow"].shape
         else:
-            shape = (*self.frames().shape[:3], 2)
-        stored = self._array("forward_flow", shape)
+            shape = (*self.decode_frames().shape[:3], 2)
+        stored = self._read_array("forward_flow", shape)
         return (stored * ((high - low) / 65535) + low).astype(np.float32)
 
-    def metadata(self) -> dict[str, Any]:
+    def collect_metadata(self) -> dict[str, Any]:
         """The fields that are neither pictures nor events, as plain lists, numbers and strings."""
         found: dict[str, Any] = {}
         for stored in sorted(self.fields):
@@ -125,43 +129,43 @@ class Example:
             if section not in _SECTIONS or stored.endswith(_ROWS):
                 continue
             if section == "metadata":
-                found[key] = self._value(name)
+                found[key] = self._read_value(name)
             elif key:
-                found.setdefault(section, {})[key] = self._value(name)
+                found.setdefault(section, {})[key] = self._read_value(name)
             else:
-                found[section] = self._value(name)
+                found[section] = self._read_value(name)
         return found
 
-    def _images(self, name: str, what: str, modes: tuple[str, ...]) -> list[np.ndarray]:
+    def _decode_images(self, name: str, what: str, modes: tuple[str, ...]) -> list[np.ndarray]:
         images: list[np.ndarray] = []
-        for time, png in enumerate(self._encoded(name)):
-            images.append(_decode(png, modes, f"{self.where}: {what} {time}"))
+        for time, png in enumerate(self._list_encoded(name)):
+            images.append(_decode_png(png, modes, f"{self.where}: {what} {time}"))
             if images[time].shape != images[0].shape:
                 raise GeocoError(
-                    f"{self.where}: {what} {time} is {_size(images[time])}, but {what} 0 is "
-                    f"{_size(images[0])}; expected one size"
+                    f"{self.where}: {what} {time} is {_format_size(images[time])}, but {what} 0 is "
+                    f"{_format_size(images[0])}; expected one size"
                 )
         return images
 
-    def _encoded(self, name: str) -> list[bytes]:
-        encoded = self._stored(name)
+    def _list_encoded(self, name: str) -> list[bytes]:
+        encoded = self._list_values(name)
         if not isinstance(encoded, list) or not encoded:
             raise GeocoError(f"{self.where}: '{name}' holds no pictures; expected a PNG per frame")
         return encoded
 
-    def _stored(self, name: str) -> list[bytes] | np.ndarray:
+    def _list_values(self, name: str) -> list[bytes] | np.ndarray:
         if name not in self.fields:
             have = ", ".join(sorted({field.partition("/")[0] for field in self.fields}))
             raise GeocoError(f"{self.where}: the field '{name}' is missing; there are {have}")
-        return values(self.fields[name])
+        return extract_values(self.fields[name])
 
-    def _value(self, name: str) -> Any:
+    def _read_value(self, name: str) -> Any:
         """A field as plain Python values; a ragged one as a list per instance."""
-        shape = self._field(name).shape
+        shape = self._find_field(name).shape
         if name + _FLAT not in self.fields:
-            return self._array(name, shape).tolist()
-        rows = self._array(name + _FLAT, (None, *shape[2:])).tolist()
-        lengths = self._array(name + _ROWS, (None,)).tolist()
+            return self._read_array(name, shape).tolist()
+        rows = self._read_array(name + _FLAT, (None, *shape[2:])).tolist()
+        lengths = self._read_array(name + _ROWS, (None,)).tolist()
         if sum(lengths) != len(rows) or min(lengths, default=0) < 0:
             raise GeocoError(
                 f"{self.where}: '{name}' has {len(rows)} rows, but lengths that add up to "
@@ -170,8 +174,8 @@ class Example:
         remaining = iter(rows)
         return [[next(remaining) for _ in range(length)] for length in lengths]
 
-    def _array(self, stored: str, shape: tuple[int | None, ...]) -> np.ndarray:
-        array = self._stored(stored)
+    def _read_array(self, stored: str, shape: tuple[int | None, ...]) -> np.ndarray:
+        array = self._list_values(stored)
         if isinstance(array, list):
             array = np.array([text.decode("utf-8", "replace") for text in array], object)
         elif stored in self.labels:
@@ -187,14 +191,14 @@ class Example:
                 f"{self.where}: '{stored}' holds {array.size} values; expected {expected or 'one'}"
             ) from None
 
-    def _field(self, name: str) -> Field:
+    def _find_field(self, name: str) -> Field:
         """What `features.json` declares, else what the published MOVi do."""
         if name in self.declared:
             return self.declared[name]
         if name in _PUBLISHED:
-            time = len(self._encoded("video"))
+            time = len(self._list_encoded("video"))
             return Field(tuple(time if length == -1 else length for length in _PUBLISHED[name]))
-        single = not name.startswith("instances/") and len(self._stored(name)) == 1
+        single = not name.startswith("instances/") and len(self._list_values(name)) == 1
         return Field(() if single else (None,))
 
 
@@ -216,7 +220,7 @@ _PUBLISHED: Mapping[str, tuple[int | None, ...]] = {
 }
 
 
-def _decode(png: bytes, modes: tuple[str, ...], where: str) -> np.ndarray:
+def _decode_png(png: bytes, modes: tuple[str, ...], where: str) -> np.ndarray:
     try:
         with Image.open(io.BytesIO(png), formats=("PNG",)) as image:
             mode, pixels = image.mode, np.asarray(image)
@@ -227,14 +231,14 @@ def _decode(png: bytes, modes: tuple[str, ...], where: str) -> np.ndarray:
     return pixels
 
 
-def _size(image: np.ndarray) -> str:
+def _format_size(image: np.ndarray) -> str:
     return f"{image.shape[1]} x {image.shape[0]}"
 
 
 # -- finding the files -----------------------------------------------------------------------------
 
 
-def _folder(source: MoviSource) -> Path:
+def _find_folder(source: MoviSource) -> Path:
     """The folder that holds the dataset's files: the given one, or the only one below it."""
     if not source.path.is_dir():
         raise GeocoError(
@@ -257,7 +261,7 @@ def _folder(source: MoviSource) -> Path:
     return folders[0]
 
 
-def _shards(folder: Path, name: str, split: Split) -> list[tuple[Path, int | None]]:
+def _list_shards(folder: Path, name: str, split: Split) -> list[tuple[Path, int | None]]:
     """The split's files in order, each with the number of records it should hold, if known."""
     pattern = re.compile(rf"{name}-(.+)\.tfrecord-(\d+)-of-(\d+)")
     matches = [match for path in folder.iterdir() if (match := pattern.fullmatch(path.name))]
@@ -279,7 +283,7 @@ def _shards(folder: Path, name: str, split: Split) -> list[tuple[Path, int | Non
             f"numbered {', '.join(missing[:8])}{', ...' if len(missing) > 8 else ''}"
         )
     paths = [found[total, number] for number in range(total)]
-    lengths = _shard_lengths(folder / "dataset_info.json", split)
+    lengths = _read_shard_lengths(folder / "dataset_info.json", split)
     if lengths is None:
         return [(path, None) for path in paths]
     if len(lengths) != len(paths):
@@ -290,7 +294,7 @@ def _shards(folder: Path, name: str, split: Split) -> list[tuple[Path, int | Non
     return list(zip(paths, lengths, strict=True))
 
 
-def _shard_lengths(path: Path, split: Split) -> list[int] | None:
+def _read_shard_lengths(path: Path, split: Split) -> list[int] | None:
     if not path.exists():
         return None
     try:

@@ -2,9 +2,9 @@
 
 Each dataset has one file with three functions of the same shape:
 
-    splits(source) -> tuple[Split, ...]         which of train, val and test there are
-    count(source, split) -> int | None          videos there are, if it is known without reading all
-    read(source, split, skip) -> Iterator[RawVideo]     the videos after the first `skip`
+    list_splits(source) -> tuple[Split, ...]       which of train, val and test there are
+    count_videos(source, split) -> int | None      if that is known without reading all
+    read_videos(source, split, skip) -> Iterator[RawVideo]     those after the first `skip`
 
 The fixed order is what lets an interrupted import go on where it stopped.
 """

@@ -51,11 +51,13 @@ class StoreIndex(Section):
     settings: dict[str, Any]
     videos: tuple[StoredVideo, ...]
 
+    @property
     def sizes(self) -> dict[str, int]:
         """The bytes each file of the store must have."""
         pixels = sum(video.frames for video in self.videos) * self.height * self.width
         return {FRAMES: 3 * pixels} | ({MASKS: pixels} if self.has_masks else {})
 
+    @property
     def recipe(self) -> dict[str, Any]:
         """All that decides what a video becomes in the store."""
         return {"format": self.format, "height": self.height, "width": self.width, **self.settings}
@@ -192,7 +194,7 @@ def read_index(path: Path) -> StoreIndex:
     if not path.is_dir():
         others = ", ".join(sorted(index.parent.name for index in path.parent.glob(f"*/{INDEX}")))
         reason = f"there is no store here{f', only {others} beside it' if others else ''}"
-        if partial(path).is_dir():
+        if get_partial_path(path).is_dir():
             reason = "its import did not finish"
         raise GeocoError(f"{path}: {reason}: run geoco data import <config>")
     try:
@@ -215,7 +217,7 @@ def read_index(path: Path) -> StoreIndex:
     starts = [video.start for video in index.videos]
     if not lengths or min(lengths) < 1 or starts != [0, *accumulate(lengths)][:-1]:
         raise GeocoError(f"{path / INDEX}: its videos do not follow each other: {again}")
-    for name, expected in index.sizes().items():
+    for name, expected in index.sizes.items():
         file = path / name
         size = file.stat().st_size if file.is_file() else 0
         if size != expected:
@@ -223,7 +225,7 @@ def read_index(path: Path) -> StoreIndex:
     return index
 
 
-def verify(path: Path, progress: Callable[[int, int], None]) -> None:
+def verify_store(path: Path, progress: Callable[[int, int], None]) -> None:
     """Recompute the checksum of every video of the store at `path`; `progress(done, total)`."""
     index = read_index(path)
     frames = _open_map(path / FRAMES, (-1, 3, index.height, index.width))
@@ -231,7 +233,10 @@ def verify(path: Path, progress: Callable[[int, int], None]) -> None:
     damaged = []
     for done, video in enumerate(index.videos, start=1):
         place = slice(video.start, video.start + video.frames)
-        if checksum(frames[place], None if masks is None else masks[place]) != video.checksum:
+        if (
+            compute_checksum(frames[place], None if masks is None else masks[place])
+            != video.checksum
+        ):
             damaged.append(video.source)
         progress(done, len(index.videos))
     if damaged:
@@ -241,7 +246,7 @@ def verify(path: Path, progress: Callable[[int, int], None]) -> None:
         )
 
 
-def partial(path: Path) -> Path:
+def get_partial_path(path: Path) -> Path:
     return path.with_name(path.name + ".partial")
 
 
@@ -250,7 +255,7 @@ def _open_map(path: Path, shape: tuple[int, ...]) -> UInt8[np.ndarray, "..."]:
     return np.asarray(np.memmap(path, dtype=np.uint8, mode="r")).reshape(shape)
 
 
-def checksum(
+def compute_checksum(
     frames: UInt8[np.ndarray, "time 3 height width"],
     masks: UInt8[np.ndarray, "time height width"] | None,
 ) -> str:

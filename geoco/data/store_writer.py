@@ -24,8 +24,8 @@ from geoco.data.store import (
     MASKS,
     StoredVideo,
     StoreIndex,
-    checksum,
-    partial,
+    compute_checksum,
+    get_partial_path,
 )
 from geoco.errors import GeocoError
 from geoco.files import sync_folder, write_through
@@ -45,16 +45,16 @@ class StoreWriter:
             raise GeocoError(
                 f"{path}: there is a store already: delete it or choose another data.path"
             )
-        self._path, self._folder = path, partial(path)
+        self._path, self._folder = path, get_partial_path(path)
         # Through JSON, so that it compares equal to what a journal gives back.
         self._settings = json.loads(json.dumps(dict(settings)))
         self._height, self._width = height, width
         self._videos: list[StoredVideo] = []
         self._has_masks: bool | None = None  # unknown until the first video
         self._files: dict[str, IO[bytes]] = {}
-        with self._guarded():
+        with self._close_on_error():
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._open(JOURNAL)
+            self._open_file(JOURNAL)
             self._lock()
             self._recover()
 
@@ -76,7 +76,7 @@ class StoreWriter:
         """Add a video of the store's size. Once this returns, no kill can lose it."""
         if not self._files:
             raise GeocoError(f"{self._folder}: this writer is closed: open another to continue")
-        self._check(video)
+        self._check_video(video)
         frames = np.ascontiguousarray(video.frames.transpose(0, 3, 1, 2))
         masks = None if video.masks is None else np.ascontiguousarray(video.masks, dtype=np.uint8)
         try:
@@ -89,15 +89,15 @@ class StoreWriter:
             first=video.first,
             start=last[0].start + last[0].frames if last else 0,
             frames=len(frames),
-            checksum=checksum(frames, masks),
+            checksum=compute_checksum(frames, masks),
             metadata=metadata,
         )
         line = _JournalLine(has_masks=masks is not None, video=stored).model_dump_json()
-        with self._guarded():
-            self._write(FRAMES, frames.data)
+        with self._close_on_error():
+            self._append_bytes(FRAMES, frames.data)
             if masks is not None:
-                self._write(MASKS, masks.data)
-            self._write(JOURNAL, line.encode() + b"\n")
+                self._append_bytes(MASKS, masks.data)
+            self._append_bytes(JOURNAL, line.encode() + b"\n")
         self._videos.append(stored)
         self._has_masks = masks is not None
 
@@ -105,8 +105,8 @@ class StoreWriter:
         """Write the index and give the store its final name."""
         if not self._videos:
             raise GeocoError(f"{self._path}: no videos were imported, so there is no store to make")
-        with self._guarded():
-            described = self._index().model_dump_json(indent=1).encode() + b"\n"
+        with self._close_on_error():
+            described = self._build_index().model_dump_json(indent=1).encode() + b"\n"
             write_through(self._folder / INDEX, described)
             self.close()
             self._folder.rename(self._path)
@@ -135,15 +135,15 @@ class StoreWriter:
                     break
                 raise GeocoError(f"{journal}: line {number + 1} is damaged: {start_over}") from None
             if entry is None:
-                check_recipe(self._folder, record, self._index().recipe())
+                check_recipe(self._folder, record, self._build_index().recipe)
             else:
                 self._videos.append(entry.video)
                 self._has_masks = entry.has_masks
             whole += len(line)
         os.truncate(journal, whole)
         if whole == 0:
-            self._write(JOURNAL, json.dumps(self._index().recipe()).encode() + b"\n")
-        sizes = self._index().sizes()
+            self._append_bytes(JOURNAL, json.dumps(self._build_index().recipe).encode() + b"\n")
+        sizes = self._build_index().sizes
         for file in (self._folder / FRAMES, self._folder / MASKS):
             expected = sizes.get(file.name, 0)
             size = file.stat().st_size if file.exists() else 0
@@ -156,7 +156,7 @@ class StoreWriter:
         if not self._has_masks:
             (self._folder / MASKS).unlink(missing_ok=True)
 
-    def _check(self, video: RawVideo) -> None:
+    def _check_video(self, video: RawVideo) -> None:
         frames, masks = video.frames, video.masks
         shape = (len(frames), self._height, self._width)
         if frames.dtype != np.uint8 or frames.shape != (*shape, 3) or len(frames) == 0:
@@ -177,7 +177,7 @@ class StoreWriter:
                 "0 (background) to 255"
             )
 
-    def _index(self) -> StoreIndex:
+    def _build_index(self) -> StoreIndex:
         return StoreIndex(
             format=FORMAT,
             height=self._height,
@@ -187,13 +187,13 @@ class StoreWriter:
             videos=tuple(self._videos),
         )
 
-    def _open(self, name: str) -> None:
+    def _open_file(self, name: str) -> None:
         self._files[name] = (self._folder / name).open("ab")
         sync_folder(self._folder)
 
-    def _write(self, name: str, data: bytes | memoryview) -> None:
+    def _append_bytes(self, name: str, data: bytes | memoryview) -> None:
         if name not in self._files:
-            self._open(name)
+            self._open_file(name)
         file = self._files[name]
         file.write(data)
         file.flush()
@@ -208,7 +208,7 @@ class StoreWriter:
                 raise GeocoError(f"{self._folder}: another import is writing here") from None
 
     @contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _close_on_error(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:

@@ -40,7 +40,7 @@ class Record:
         with self.path.open("rb") as file:
             file.seek(self.offset + _HEADER.size)
             data, footer = file.read(self.length), file.read(_FOOTER.size)
-        if footer != _FOOTER.pack(_masked_checksum(data)):
+        if footer != _FOOTER.pack(_compute_masked_checksum(data)):
             raise GeocoError(
                 f"{self.where}: the checksum of its {self.length} bytes of data is not the one "
                 f"stored after them, so the file is damaged; please fetch it again"
@@ -57,14 +57,16 @@ def list_records(path: Path) -> list[Record]:
             offset = 0
             while offset < size:
                 file.seek(offset)
-                records.append(_locate(path, len(records), offset, file.read(_HEADER.size), size))
+                records.append(
+                    _locate_record(path, len(records), offset, file.read(_HEADER.size), size)
+                )
                 offset += _HEADER.size + records[-1].length + _FOOTER.size
     except OSError as error:
         raise GeocoError(f"{path}: cannot read this tfrecord file: {error.strerror}") from None
     return records
 
 
-def _locate(path: Path, number: int, offset: int, header: bytes, size: int) -> Record:
+def _locate_record(path: Path, number: int, offset: int, header: bytes, size: int) -> Record:
     where = f"{path}: record {number} at byte {offset}"
     if len(header) < _HEADER.size:
         raise GeocoError(
@@ -72,7 +74,7 @@ def _locate(path: Path, number: int, offset: int, header: bytes, size: int) -> R
             f"{_HEADER.size} bytes, so it was cut short; please fetch it again"
         )
     length, checksum = _HEADER.unpack(header)
-    if checksum != _masked_checksum(header[:8]):
+    if checksum != _compute_masked_checksum(header[:8]):
         raise GeocoError(
             f"{where}: the checksum of the record's length is wrong, so the file is damaged or no "
             f"uncompressed TFRecord file; please fetch it again"
@@ -92,9 +94,9 @@ def _locate(path: Path, number: int, offset: int, header: bytes, size: int) -> R
     return Record(path, number, offset, length)
 
 
-def _masked_checksum(data: bytes) -> int:
+def _compute_masked_checksum(data: bytes) -> int:
     """CRC-32C, rotated and offset: a plain one is weak on data that hold checksums themselves."""
-    plain: int = _library("google_crc32c").value(data)
+    plain: int = _import_library("google_crc32c").value(data)
     return ((plain >> 15 | plain << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
@@ -103,9 +105,9 @@ def _masked_checksum(data: bytes) -> int:
 
 def parse_example(record: Record) -> dict[str, Any]:
     """The record's fields by name; `values` gives what one of them holds."""
-    message = _library("google.protobuf.message")
+    message = _import_library("google.protobuf.message")
     try:
-        example = _example_class().FromString(record.read())
+        example = _build_example_class().FromString(record.read())
     except message.DecodeError:
         raise GeocoError(f"{record.where}: expected a tf.train.Example, got other data") from None
     if not example.features.feature:
@@ -113,7 +115,7 @@ def parse_example(record: Record) -> dict[str, Any]:
     return dict(example.features.feature)
 
 
-def values(feature: Any) -> list[bytes] | np.ndarray:
+def extract_values(feature: Any) -> list[bytes] | np.ndarray:
     """One field's list, converted only now: most fields of a record are never looked at."""
     kind = feature.WhichOneof("kind")
     if kind == "bytes_list":
@@ -124,15 +126,15 @@ def values(feature: Any) -> list[bytes] | np.ndarray:
 
 
 @cache
-def _example_class() -> Any:
+def _build_example_class() -> Any:
     """`tf.train.Example` from a description made here, in a pool of its own.
 
     The default pool is shared with TensorFlow, which may be imported beside us and would refuse a
     second definition of the same name.
     """
-    schema = _library("google.protobuf.descriptor_pb2")
-    pool = _library("google.protobuf.descriptor_pool").DescriptorPool()
-    factory = _library("google.protobuf.message_factory")
+    schema = _import_library("google.protobuf.descriptor_pb2")
+    pool = _import_library("google.protobuf.descriptor_pool").DescriptorPool()
+    factory = _import_library("google.protobuf.message_factory")
     kinds = schema.FieldDescriptorProto
     file = schema.FileDescriptorProto(name="example.proto", package="tf", syntax="proto3")
 
@@ -162,7 +164,7 @@ def _example_class() -> Any:
     return factory.GetMessageClass(pool.FindMessageTypeByName("tf.Example"))
 
 
-def _library(name: str) -> Any:
+def _import_library(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -186,7 +188,7 @@ class Field:
 def read_features(path: Path) -> dict[str, Field]:
     """The fields that a `features.json` declares, by the names they have in an Example."""
     try:
-        return dict(_declared(json.loads(path.read_text(encoding="utf-8")), "", ()))
+        return dict(_iterate_fields(json.loads(path.read_text(encoding="utf-8")), "", ()))
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         raise GeocoError(
             f"{path}: expected the description of fields that TFDS writes; without this file the "
@@ -194,24 +196,26 @@ def read_features(path: Path) -> dict[str, Field]:
         ) from None
 
 
-def _declared(
+def _iterate_fields(
     node: Mapping[str, Any], name: str, outer: tuple[int | None, ...]
 ) -> Iterator[tuple[str, Field]]:
-    kind, content = _kind_and_content(node)
+    kind, content = _parse_node(node)
     if kind == "FeaturesDict":
         for key, child in content.get("features", content).items():
-            yield from _declared(child, f"{name}/{key}" if name else key, outer)
+            yield from _iterate_fields(child, f"{name}/{key}" if name else key, outer)
     elif kind == "Sequence":
-        yield from _declared(content["feature"], name, (*outer, _length(content["length"])))
+        yield from _iterate_fields(
+            content["feature"], name, (*outer, _parse_length(content["length"]))
+        )
     else:
         # Up to 4.4 a box does not tell its shape.
         shape = content.get("shape") or ((4,) if kind == "BBoxFeature" else ())
         if isinstance(shape, Mapping):
             shape = shape["dimensions"]
-        yield name, Field((*outer, *map(_length, shape)), content.get("dtype"))
+        yield name, Field((*outer, *map(_parse_length, shape)), content.get("dtype"))
 
 
-def _kind_and_content(node: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+def _parse_node(node: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """TFDS up to 4.5 writes `type` and `content`, later `pythonClassName` and one more key.
 
     The published MOVi is from the time of the change, in which both occur within one file and
@@ -229,5 +233,5 @@ def _kind_and_content(node: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     return name.rpartition(".")[2], content
 
 
-def _length(stored: int | str | None) -> int | None:
+def _parse_length(stored: int | str | None) -> int | None:
     return None if stored is None or int(stored) < 0 else int(stored)

@@ -71,7 +71,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Clip:
+class EditedClip:
     """A film in which one object is edited through all frames."""
 
     title: str
@@ -84,14 +84,14 @@ class Clip:
 # -- the gallery -----------------------------------------------------------------------------------
 
 
-def subjects(editor: Editor, dataset: SolidsDataset) -> list[Subject]:
+def choose_subjects(editor: Editor, dataset: SolidsDataset) -> list[Subject]:
     """Scenes that show a few objects well, each with the object that is easiest to see."""
-    windows = clear_windows(dataset)
+    windows = choose_clear_windows(dataset)
     found = []
     for window, clip in zip(windows, dataset.render_clips(windows), strict=True):
         assert clip.masks is not None
         objects = reference_masks(clip.masks)[0]
-        item = int(_prominence(objects).argmax())
+        item = int(_compute_prominence(objects).argmax())
         scene = editor.encode(clip.video[0])
         slot = int(metrics.associate(objects, torch.from_numpy(scene.masks))[item])
         found.append(
@@ -100,15 +100,15 @@ def subjects(editor: Editor, dataset: SolidsDataset) -> list[Subject]:
                 title=f"episode {clip.metadata['episode']}, frame {int(clip.frames[0])}",
                 item=item,
                 box=edit_maps.compute_cell_bounds(objects[item]).tolist(),
-                move=Move(item, *free_move(objects, item, MOVED)),
+                move=Move(item, *choose_free_move(objects, item, MOVED)),
                 scene=scene,
-                slot=slot if _holds_an_object(slot, scene.slots) else None,
+                slot=slot if _holds_object(slot, scene.slots) else None,
             )
         )
     return found
 
 
-def edited_rows(chosen: Sequence[Subject], dataset: SolidsDataset) -> list[Row]:
+def edit_subjects(chosen: Sequence[Subject], dataset: SolidsDataset) -> list[Row]:
     """Three edits of every scene; appearances come from the next one's object."""
     wanted: list[tuple[int, SceneEdit]] = []
     for number, subject in enumerate(chosen):
@@ -120,21 +120,21 @@ def edited_rows(chosen: Sequence[Subject], dataset: SolidsDataset) -> list[Row]:
     truth = drawn.frames.permute(0, 2, 3, 1).numpy()
     return [
         Row(
-            edited=_edited(subject, chosen[(number + 1) % len(chosen)]),
+            edited=_edit_subject(subject, chosen[(number + 1) % len(chosen)]),
             truth=tuple(truth[3 * number : 3 * number + 3]),
         )
         for number, subject in enumerate(chosen)
     ]
 
 
-def gallery(chosen: Sequence[Subject], rows: Sequence[Row]) -> Picture:
+def compose_gallery(chosen: Sequence[Subject], rows: Sequence[Row]) -> Picture:
     """Each scene, its parts, and its edits beside what the generator says they should give."""
     cells, labels = [], []
     for subject, row in zip(chosen, rows, strict=True):
         scene = subject.scene
-        zoom = _zoom(scene.image, SIDE)
+        zoom = _choose_zoom(scene.image, SIDE)
         line: list[Cell] = [
-            _boxed(drawing.magnify(scene.source, zoom), subject.box, zoom),
+            _draw_box(drawing.magnify(scene.source, zoom), subject.box, zoom),
             drawing.magnify(scene.image, zoom),
             scene.draw_outlines(zoom),
         ]
@@ -144,10 +144,10 @@ def gallery(chosen: Sequence[Subject], rows: Sequence[Row]) -> Picture:
         cells.append(line)
         which = "nothing edited" if subject.slot is None else f"slot {subject.slot} edited"
         labels.append(f"{subject.title.replace(', ', chr(10))}\n{which}")
-    return _laid_out(cells, labels)
+    return _lay_out(cells, labels)
 
 
-def missing(chosen: Sequence[Subject], rows: Sequence[Row]) -> list[str]:
+def explain_gaps(chosen: Sequence[Subject], rows: Sequence[Row]) -> list[str]:
     """What the gallery could not show, in sentences."""
     names = ("moved", "enlarged", "transplanted")
     found = []
@@ -160,7 +160,7 @@ def missing(chosen: Sequence[Subject], rows: Sequence[Row]) -> list[str]:
     return found
 
 
-def clear_windows(dataset: SolidsDataset) -> list[int]:
+def choose_clear_windows(dataset: SolidsDataset) -> list[int]:
     """Of the first episodes one window each: those with few and large objects before others."""
     start = min(range(len(dataset.starts)), key=lambda k: abs(dataset.starts[k] - FIRST_FRAME))
     episodes = range(min(CANDIDATES, dataset.episodes))
@@ -175,7 +175,7 @@ def clear_windows(dataset: SolidsDataset) -> list[int]:
     return sorted(windows, key=lambda window: not clear[windows.index(window)])[:SCENES]
 
 
-def free_move(
+def choose_free_move(
     objects: Bool[Tensor, "object *time height width"], item: int, share: float
 ) -> tuple[float, float]:
     """To the right, to the left or down by a share of the picture, in pixels: what hides least.
@@ -194,27 +194,27 @@ def free_move(
     return float(dx), float(dy)
 
 
-def _edited(subject: Subject, donor: Subject) -> tuple[Scene | str, ...]:
+def _edit_subject(subject: Subject, donor: Subject) -> tuple[Scene | str, ...]:
     slot, giver, scene = subject.slot, donor.slot, subject.scene
     if slot is None:
         return ("no slot holds this object",) * 3
     return (
-        _tried(lambda: scene.move(slot, subject.move.dx, subject.move.dy)),
-        _tried(lambda: scene.resize(slot, ENLARGED)),
+        _try_edit(lambda: scene.move(slot, subject.move.dx, subject.move.dy)),
+        _try_edit(lambda: scene.resize(slot, ENLARGED)),
         "the donor has no slot"
         if giver is None
-        else _tried(lambda: scene.transplant(slot, donor.scene, giver)),
+        else _try_edit(lambda: scene.transplant(slot, donor.scene, giver)),
     )
 
 
-def _tried(edit: Callable[[], Scene]) -> Scene | str:
+def _try_edit(edit: Callable[[], Scene]) -> Scene | str:
     try:
         return edit()
     except GeocoError as error:
         return str(error)
 
 
-def _prominence(
+def _compute_prominence(
     objects: Bool[Tensor, "object height width"],
 ) -> Int64[Tensor, " object"]:
     """Their pixels; those that touch no border come before those that do."""
@@ -224,14 +224,14 @@ def _prominence(
     return area + height * width * (inside & (area > 0))
 
 
-def _holds_an_object(slot: int, views: Sequence[SlotView]) -> bool:
+def _holds_object(slot: int, views: Sequence[SlotView]) -> bool:
     return slot != metrics.UNASSOCIATED and not views[slot].is_background
 
 
 # -- the clip --------------------------------------------------------------------------------------
 
 
-def edited_clip(editor: Editor, dataset: SolidsDataset, window: int) -> Clip:
+def edit_clip(editor: Editor, dataset: SolidsDataset, window: int) -> EditedClip:
     """The episode of a window; of the objects that a slot follows one moves away and grows.
 
     The one that is always seen best. Slots are found by the masks of all frames together.
@@ -252,10 +252,10 @@ def edited_clip(editor: Editor, dataset: SolidsDataset, window: int) -> Clip:
     for item in order:
         slot = slots[item]
         if (
-            _holds_an_object(slot, film.slots_at(0))
+            _holds_object(slot, film.slots_at(0))
             and metrics.tube_f1(masks[slot], objects[item]) >= LEAST_F1
         ):
-            shift = free_move(objects, item, CLIP_MOVED)
+            shift = choose_free_move(objects, item, CLIP_MOVED)
             half, last = (length - 1) // 2, length - 1
             moved = film.move(slot, keys={0: (0, 0), half: shift, last: shift})
             grown = moved.resize(slot, keys={0: 1, half: 1, last: CLIP_ENLARGED})
@@ -264,24 +264,24 @@ def edited_clip(editor: Editor, dataset: SolidsDataset, window: int) -> Clip:
                 f"slot {slot} moved by ({x:g}, {y:g}) pixels, then enlarged {CLIP_ENLARGED:g} times"
             )
             warnings = tuple(dict.fromkeys(moved.warnings + grown.warnings))
-            return Clip(title, numbers, grown, done, warnings)
-    return Clip(title, numbers, film, "not edited, because no slot follows an object", ())
+            return EditedClip(title, numbers, grown, done, warnings)
+    return EditedClip(title, numbers, film, "not edited, because no slot follows an object", ())
 
 
-def clip_pictures(clip: Clip) -> list[Picture]:
+def draw_clip(clip: EditedClip) -> list[Picture]:
     """Original and edited side by side, frame by frame, under a line that says which is which."""
-    zoom = _zoom(clip.film.images[0], CLIP_SIDE)
+    zoom = _choose_zoom(clip.film.images[0], CLIP_SIDE)
     what = "edited" if clip.film.history else "reconstruction"
     pictures = []
     for number, before, after in zip(clip.numbers, clip.film.frames, clip.film.images, strict=True):
         pair = drawing.compose_sheet(
             [[drawing.magnify(before, zoom), drawing.magnify(after, zoom)]]
         )
-        paper, pen = _paper(pair.shape[1], LINE + pair.shape[0])
+        paper, pen = _make_paper(pair.shape[1], LINE + pair.shape[0])
         paper.paste(Image.fromarray(pair), (0, LINE))
         # The number makes all frames different: a GIF keeps no two equal ones in a row.
         for left, text in ((0, f"original, frame {number}"), (pair.shape[1] // 2, what)):
-            _write(pen, (left + 2 * GAP, LINE // 2), text, LARGE, "lm")
+            _write_text(pen, (left + 2 * GAP, LINE // 2), text, LARGE, "lm")
         pictures.append(np.asarray(paper))
     return pictures
 
@@ -289,7 +289,7 @@ def clip_pictures(clip: Clip) -> list[Picture]:
 # -- on paper --------------------------------------------------------------------------------------
 
 
-def _laid_out(rows: Sequence[Sequence[Cell]], labels: Sequence[str]) -> Picture:
+def _lay_out(rows: Sequence[Sequence[Cell]], labels: Sequence[str]) -> Picture:
     """Rows of cells in groups of columns, under headings."""
     side = next(cell for row in rows for cell in row if not isinstance(cell, str)).shape[0]
     lefts: list[int] = []
@@ -298,27 +298,27 @@ def _laid_out(rows: Sequence[Sequence[Cell]], labels: Sequence[str]) -> Picture:
         lefts += [right + GROUP_GAP + place * (side + GAP) for place in range(len(columns))]
         right = lefts[-1] + side
     top = MARGIN + 2 * LINE
-    paper, pen = _paper(right + MARGIN, top + len(rows) * (side + GAP) - GAP + MARGIN)
+    paper, pen = _make_paper(right + MARGIN, top + len(rows) * (side + GAP) - GAP + MARGIN)
     column = 0
     for title, names in GROUPS:
-        _write(pen, (lefts[column], MARGIN + LINE // 2), title, LARGE, "lm")
+        _write_text(pen, (lefts[column], MARGIN + LINE // 2), title, LARGE, "lm")
         for name in names:
-            _write(pen, (lefts[column], MARGIN + 3 * LINE // 2), name, SMALL, "lm", FAINT)
+            _write_text(pen, (lefts[column], MARGIN + 3 * LINE // 2), name, SMALL, "lm", FAINT)
             column += 1
     for number, (row, label) in enumerate(zip(rows, labels, strict=True)):
         upper = top + number * (side + GAP)
-        pen.multiline_text((MARGIN, upper), label, FAINT, _font(SMALL), spacing=6)
+        pen.multiline_text((MARGIN, upper), label, FAINT, _load_font(SMALL), spacing=6)
         for left, cell in zip(lefts, row, strict=True):
             if isinstance(cell, str):
                 pen.rectangle((left, upper, left + side - 1, upper + side - 1), EMPTY)
                 middle = (left + side // 2, upper + side // 2)
-                _write(pen, middle, textwrap.fill(cell, side // 9), SMALL, "mm", FAINT)
+                _write_text(pen, middle, textwrap.fill(cell, side // 9), SMALL, "mm", FAINT)
             else:
                 paper.paste(Image.fromarray(cell), (left, upper))
     return np.asarray(paper)
 
 
-def _boxed(picture: Picture, box: Sequence[float], zoom: int) -> Picture:
+def _draw_box(picture: Picture, box: Sequence[float], zoom: int) -> Picture:
     """A thin line two dots away from what it surrounds."""
     image = Image.fromarray(picture)
     left, top, right, bottom = (round(zoom * (edge + 0.5)) for edge in box)
@@ -326,17 +326,17 @@ def _boxed(picture: Picture, box: Sequence[float], zoom: int) -> Picture:
     return np.asarray(image)
 
 
-def _zoom(picture: Picture, side: int) -> int:
+def _choose_zoom(picture: Picture, side: int) -> int:
     """How many dots a pixel gets: a whole number, so that all pixels look alike."""
     return max(1, round(side / picture.shape[1]))
 
 
-def _paper(width: int, height: int) -> tuple[Image.Image, ImageDraw.ImageDraw]:
+def _make_paper(width: int, height: int) -> tuple[Image.Image, ImageDraw.ImageDraw]:
     paper = Image.new("RGB", (width, height), (drawing.PAPER,) * 3)
     return paper, ImageDraw.Draw(paper)
 
 
-def _write(
+def _write_text(
     pen: ImageDraw.ImageDraw,
     place: tuple[int, int],
     text: str,
@@ -345,8 +345,8 @@ def _write(
     ink: tuple[int, int, int] = INK,
 ) -> None:
     align = "center" if anchor == "mm" else "left"
-    pen.text(place, text, ink, _font(size), anchor, align=align)
+    pen.text(place, text, ink, _load_font(size), anchor, align=align)
 
 
-def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+def _load_font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
     return ImageFont.load_default(size=size)

@@ -40,12 +40,12 @@ PREFERRED = "geoco-solids"  # what a model's name begins with that knows these s
 ADDRESS = "http://127.0.0.1:8000"
 
 
-def run(out: Path, console: Console, model: str | None = None) -> None:
+def run_demo(out: Path, console: Console, model: str | None = None) -> None:
     """Write the demo's pictures into a folder and say where they are."""
     threads = torch.get_num_threads()
     console.print(f"backend: PyTorch {torch.__version__} on the CPU, threads: {threads}")
     started = time.perf_counter()
-    name = model or preferred()
+    name = model or find_preferred()
     loaded = (
         None if name is None else pretrained.load(name)
     )  # first: a wrong name should fail at once
@@ -63,13 +63,14 @@ def run(out: Path, console: Console, model: str | None = None) -> None:
     console.print(f"done in {time.perf_counter() - started:.1f} s")
     if name is not None:
         console.print(
-            f"To edit scenes in your browser run: {_program()} serve {name}\nand open {ADDRESS}",
+            f"To edit scenes in your browser run: {_find_program()} serve {name}\n"
+            f"and open {ADDRESS}",
             highlight=False,
             soft_wrap=True,
         )
 
 
-def preferred() -> str | None:
+def find_preferred() -> str | None:
     """The shipped model to show: one for these scenes if there is one, or any."""
     names = list(pretrained.shipped())
     return next((name for name in names if name.startswith(PREFERRED)), next(iter(names), None))
@@ -82,16 +83,16 @@ def show_generator(out: Path, console: Console) -> None:
     """Scenes, exact edits and videos, without any model."""
     dataset = SolidsDataset(SolidsConfig(window=WindowConfig(length=1, stride=8)), "val")
     scenes = dataset.extract_scenes(np.arange(SCENES), np.full(SCENES, 14))
-    _say(console, f"{SCENES} scenes with their masks", scenes_picture(out, dataset, scenes))
+    _say(console, f"{SCENES} scenes with their masks", draw_scenes(out, dataset, scenes))
     _say(
         console,
         "one scene, and its object 1 moved right, moved down, halved, enlarged, replaced, removed",
-        edits_picture(out, dataset, scenes),
+        draw_edits(out, dataset, scenes),
     )
-    _say(console, "four episodes, 48 frames each", video_picture(out))
+    _say(console, "four episodes, 48 frames each", draw_videos(out))
 
 
-def scenes_picture(out: Path, dataset: SolidsDataset, scenes: Scenes) -> Path:
+def draw_scenes(out: Path, dataset: SolidsDataset, scenes: Scenes) -> Path:
     """Frames, and their masks below."""
     pictures = render_scenes(scenes, dataset.canvas)
     frames, masks = pictures.frames.permute(0, 2, 3, 1).numpy(), pictures.masks.numpy()
@@ -99,23 +100,23 @@ def scenes_picture(out: Path, dataset: SolidsDataset, scenes: Scenes) -> Path:
     parts = [
         drawing.overlay_masks(frame, mask, ZOOM) for frame, mask in zip(frames, masks, strict=True)
     ]
-    return _saved(out / "scenes.png", [drawing.compose_sheet([shown, parts])])
+    return _save(out / "scenes.png", [drawing.compose_sheet([shown, parts])])
 
 
-def edits_picture(out: Path, dataset: SolidsDataset, scenes: Scenes) -> Path:
+def draw_edits(out: Path, dataset: SolidsDataset, scenes: Scenes) -> Path:
     """A scene, and the exact results of edits of one of its objects."""
     frame = render_scenes(scenes[torch.tensor([EDITED])], dataset.canvas).frames
     edited = render_counterfactuals(
         scenes, dataset.canvas, [(EDITED, edit) for edit in EDITS]
     ).frames
     pictures = torch.cat((frame, edited)).permute(0, 2, 3, 1).numpy()
-    return _saved(
+    return _save(
         out / "edits.png",
         [drawing.compose_sheet([[drawing.magnify(picture, ZOOM) for picture in pictures]])],
     )
 
 
-def video_picture(out: Path) -> Path:
+def draw_videos(out: Path) -> Path:
     """Four episodes side by side."""
     video = SolidsDataset(SolidsConfig(window=WindowConfig(length=48)), "val")
     clips = video.batch([len(video.starts) * number for number in range(4)]).video
@@ -124,7 +125,7 @@ def video_picture(out: Path) -> Path:
         drawing.compose_sheet([[drawing.magnify(frame, ZOOM) for frame in moment]])
         for moment in moving
     ]
-    return _saved(out / "video.gif", sheets, 16)
+    return _save(out / "video.gif", sheets, 16)
 
 
 # -- a model ---------------------------------------------------------------------------------------
@@ -133,19 +134,17 @@ def video_picture(out: Path) -> Path:
 def show_model(loaded: pretrained.Loaded, out: Path, console: Console) -> None:
     """A gallery, an edited clip with its edit list, and a measured summary."""
     console.print(f"model: {loaded.name}, step {loaded.step:,}", highlight=False, soft_wrap=True)
-    editor, dataset = Editor(loaded), scenes_for(loaded, console)
+    editor, dataset = Editor(loaded), open_scenes(loaded, console)
 
-    chosen = demo_pictures.subjects(editor, dataset)
-    rows = demo_pictures.edited_rows(chosen, dataset)
-    path = _saved(out / "gallery.png", [demo_pictures.gallery(chosen, rows)])
+    chosen = demo_pictures.choose_subjects(editor, dataset)
+    rows = demo_pictures.edit_subjects(chosen, dataset)
+    path = _save(out / "gallery.png", [demo_pictures.compose_gallery(chosen, rows)])
     _say(console, f"{len(chosen)} scenes, edited by the model and in truth", path)
-    for sentence in demo_pictures.missing(chosen, rows):
+    for sentence in demo_pictures.explain_gaps(chosen, rows):
         console.print(f"  {sentence}", highlight=False, soft_wrap=True)
 
-    clip = demo_pictures.edited_clip(editor, dataset, chosen[0].window)
-    path = _saved(
-        out / "edited.gif", demo_pictures.clip_pictures(clip), clip.film.frames_per_second
-    )
+    clip = demo_pictures.edit_clip(editor, dataset, chosen[0].window)
+    path = _save(out / "edited.gif", demo_pictures.draw_clip(clip), clip.film.frames_per_second)
     _say(console, f"{clip.title}, {len(clip.film)} frames, {clip.done}", path)
     for warning in clip.warnings:
         console.print(f"  {warning}", highlight=False, soft_wrap=True)
@@ -159,7 +158,7 @@ def show_model(loaded: pretrained.Loaded, out: Path, console: Console) -> None:
     _say(console, "these numbers with intervals", out / "summary.json")
 
 
-def scenes_for(loaded: pretrained.Loaded, console: Console) -> SolidsDataset:
+def open_scenes(loaded: pretrained.Loaded, console: Console) -> SolidsDataset:
     """Validation scenes as the model knows them, single frames of its own configuration."""
     data, size = loaded.config.data, loaded.model.size
     if not isinstance(data, SolidsConfig):
@@ -175,7 +174,7 @@ def scenes_for(loaded: pretrained.Loaded, console: Console) -> SolidsDataset:
 # -- words -----------------------------------------------------------------------------------------
 
 
-def _saved(path: Path, pictures: list[drawing.Picture], frames_per_second: float = 8) -> Path:
+def _save(path: Path, pictures: list[drawing.Picture], frames_per_second: float = 8) -> Path:
     drawing.save_pictures(path, pictures, frames_per_second)
     return path
 
@@ -184,7 +183,7 @@ def _say(console: Console, what: str, path: Path) -> None:
     console.print(f"{what}: {path}", soft_wrap=True)
 
 
-def _program() -> str:
+def _find_program() -> str:
     """How this program is called from here: the one beside Python if it is below this folder."""
     beside = Path(sys.executable).with_name("geoco")
     here = Path.cwd()

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Real
 from scipy import ndimage  # type: ignore[import-untyped]
 
-from geoco.instances.regions import unit
+from geoco.instances.regions import compute_unit
 
 DIRECTIONS = 16  # of a hull's sides
 ANGLES = 16  # of cuts
@@ -45,16 +45,16 @@ class Sizes:
     intercept: float
     slope: float
 
-    def excess(
+    def compute_excesses(
         self, area: Real[np.ndarray, " n"], bottom: Real[np.ndarray, " n"], height: int
     ) -> Float[np.ndarray, " n"]:
         """Logarithm of how much larger an area is than expected, within -1 and 1."""
         side = np.maximum(self.intercept + self.slope * (bottom + 1) / height, 0.05) * height
         return np.log(np.maximum(area, 1) / side**2).clip(-1, 1)
 
-    def excess_of(self, area: int, bottom: int, height: int) -> float:
+    def compute_excess(self, area: int, bottom: int, height: int) -> float:
         """The same for one area."""
-        return float(self.excess(np.array([area]), np.array([bottom]), height)[0])
+        return float(self.compute_excesses(np.array([area]), np.array([bottom]), height)[0])
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def learn_sizes(labels: Int[np.ndarray, "time height width"]) -> Sizes | None:
     The horizon pulls weakly at it, so that one object suffices to expect others in its row.
     """
     _, height, _ = labels.shape
-    seen = [sample for frame in labels for sample in _alone(frame)]
+    seen = [sample for frame in labels for sample in _measure_lone_regions(frame)]
     if not seen:
         return None
     bottom, side = np.array(seen).T / height
@@ -86,12 +86,12 @@ def learn_sizes(labels: Int[np.ndarray, "time height width"]) -> Sizes | None:
     return Sizes(float(line[0]), float(line[1]))
 
 
-def _alone(frame: Int[np.ndarray, "height width"]) -> list[tuple[float, float]]:
+def _measure_lone_regions(frame: Int[np.ndarray, "height width"]) -> list[tuple[float, float]]:
     """Bottom row and side of the regions that are whole, convex and touch no other."""
     height, width = frame.shape
     found = []
     for label, box in enumerate(ndimage.find_objects(frame), start=1):
-        if box is None or not _inside(box, height, width):
+        if box is None or not _is_inside(box, height, width):
             continue
         rows, columns = box
         around = frame[rows.start - 1 : rows.stop + 1, columns.start - 1 : columns.stop + 1]
@@ -99,19 +99,19 @@ def _alone(frame: Int[np.ndarray, "height width"]) -> list[tuple[float, float]]:
         if (ndimage.binary_dilation(inside) & (around > 0) & ~inside).any():
             continue
         points = np.argwhere(inside)
-        if len(points) >= ALONE * unit(height, width) ** 2:
-            _, depth = floor_in_hull(points, around == 0)
-            if depth.sum() <= FLAT * len(points) * unit(height, width):
+        if len(points) >= ALONE * compute_unit(height, width) ** 2:
+            _, depth = find_floor_in_hull(points, around == 0)
+            if depth.sum() <= FLAT * len(points) * compute_unit(height, width):
                 found.append((float(rows.stop), float(np.sqrt(len(points)))))
     return found
 
 
-def _inside(box: tuple[slice, ...], height: int, width: int) -> bool:
+def _is_inside(box: tuple[slice, ...], height: int, width: int) -> bool:
     rows, columns = box
     return bool(rows.start and columns.start and rows.stop < height and columns.stop < width)
 
 
-def floor_in_hull(
+def find_floor_in_hull(
     points: Points, floor: Bool[np.ndarray, "height width"]
 ) -> tuple[Points, Float[np.ndarray, " floor"]]:
     """Floor pixels in the convex hull of some points, and how deep inside it they lie."""
@@ -122,18 +122,18 @@ def floor_in_hull(
     return inside[depth > 0.25], depth[depth > 0.25]
 
 
-def plainly_one(
+def is_plainly_one(
     points: Points, floor: Bool[np.ndarray, "height width"], sizes: Sizes | None
 ) -> bool:
     """Whether a region is convex and no larger than an object, so that no cut need be tried."""
-    count, scale = len(points), unit(*floor.shape)
+    count, scale = len(points), compute_unit(*floor.shape)
     if count < 2 * LEAST_PIECE * scale**2:
         return True
     if sizes is None:
         return False
-    if sizes.excess_of(count, int(points[:, 0].max()), floor.shape[0]) > PLAIN_EXCESS:
+    if sizes.compute_excess(count, int(points[:, 0].max()), floor.shape[0]) > PLAIN_EXCESS:
         return False
-    return bool(floor_in_hull(points, floor)[1].sum() <= PLAIN_FLOOR * count * scale)
+    return bool(find_floor_in_hull(points, floor)[1].sum() <= PLAIN_FLOOR * count * scale)
 
 
 def find_cuts(
@@ -143,9 +143,9 @@ def find_cuts(
     sizes: Sizes | None,
 ) -> Cuts | None:
     """All straight cuts that leave two pieces of some size; None where there are none."""
-    scale = unit(*floor.shape)
+    scale = compute_unit(*floor.shape)
     least, count = LEAST_PIECE * scale**2, len(points)
-    inside, depth = floor_in_hull(points, floor)
+    inside, depth = find_floor_in_hull(points, floor)
     colors = frame[points[:, 0], points[:, 1]].astype(np.float64)
     projected, floor_projected = points @ _SIDES, inside @ _SIDES
     features, lows = [], []
@@ -159,7 +159,7 @@ def find_cuts(
         low, places = low[allowed], places[allowed]
         if len(low) == 0:
             continue
-        left = _floor_left(projected[order], low, floor_projected)
+        left = _sum_floor_left(projected[order], low, floor_projected)
         length = np.searchsorted(ranked, places + 0.5) - np.searchsorted(ranked, places - 0.5)
         smaller = np.minimum(low, count - low)
         features.append(
@@ -168,8 +168,9 @@ def find_cuts(
                     np.sqrt((depth.sum() - left).clip(0) / (count * scale)),
                     np.sqrt(left / (count * scale)),
                     length / np.sqrt(smaller),
-                    _change(colors[order], ranked, places, low, 2 * scale).clip(0, 30) / 10,
-                    *_excesses(points[order, 0], low, sizes, floor.shape[0]),
+                    _measure_color_change(colors[order], ranked, places, low, 2 * scale).clip(0, 30)
+                    / 10,
+                    *_compute_excesses(points[order, 0], low, sizes, floor.shape[0]),
                     smaller / count,
                 ],
                 axis=1,
@@ -182,7 +183,7 @@ def find_cuts(
     return Cuts(np.concatenate(lows), np.concatenate(features) @ weights + bias)
 
 
-def _floor_left(
+def _sum_floor_left(
     projected: Float[np.ndarray, "point side"],
     low: Int[np.ndarray, " cut"],
     floor: Float[np.ndarray, "floor side"],
@@ -196,7 +197,7 @@ def _floor_left(
     return left
 
 
-def _change(
+def _measure_color_change(
     colors: Float[np.ndarray, "point 3"],
     ranked: Float[np.ndarray, " point"],
     places: Float[np.ndarray, " cut"],
@@ -211,7 +212,7 @@ def _change(
     return np.abs(before - after).mean(1)
 
 
-def _excesses(
+def _compute_excesses(
     rows: Int[np.ndarray, " point"],
     low: Int[np.ndarray, " cut"],
     sizes: Sizes | None,
@@ -221,10 +222,10 @@ def _excesses(
     if sizes is None:
         return (np.zeros(len(low)),) * 3
     count = len(rows)
-    whole = np.full(len(low), sizes.excess_of(count, int(rows.max()), height))
+    whole = np.full(len(low), sizes.compute_excess(count, int(rows.max()), height))
     bottoms = np.maximum.accumulate(rows)[low - 1], np.maximum.accumulate(rows[::-1])[::-1][low]
     pieces = [
-        sizes.excess(area, bottom, height)
+        sizes.compute_excesses(area, bottom, height)
         for area, bottom in zip((low, count - low), bottoms, strict=True)
     ]
     first_in_front = bottoms[0] > bottoms[1]

@@ -6,9 +6,9 @@ from scipy import ndimage  # type: ignore[import-untyped]
 
 from geoco.errors import GeocoError
 from geoco.instances.cuts import learn_sizes
-from geoco.instances.identities import number
+from geoco.instances.identities import number_objects
 from geoco.instances.regions import find_regions
-from geoco.instances.split import Scene, sweep
+from geoco.instances.split import FrameRegions, split_frames
 
 SMALLEST_SIDE = 16
 
@@ -26,19 +26,19 @@ def find_instances(
     regions = find_regions(pixels)
     sizes = learn_sizes(regions.labels)
     scenes = [
-        Scene(frame, labels, hues, sizes)
+        FrameRegions(frame, labels, hues, sizes)
         for frame, labels, hues in zip(pixels, regions.labels, regions.hues, strict=True)
     ]
-    forward = sweep(scenes)
-    backward = sweep(scenes[::-1])[::-1]
+    forward = split_frames(scenes)
+    backward = split_frames(scenes[::-1])[::-1]
     divided = [
-        scene.divide([*forward[max(0, time - 1) : time], *backward[time + 1 : time + 2]])
+        scene.split([*forward[max(0, time - 1) : time], *backward[time + 1 : time + 2]])
         for time, scene in enumerate(scenes)
     ]
-    return number(divided)
+    return number_objects(divided)
 
 
-def with_allowance(
+def grow_masks(
     masks: UInt8[np.ndarray, "time height width"],
 ) -> Bool[np.ndarray, "time object height width"]:
     """Each object's mask grown by one four-connected pixel: [:, i] is the object numbered i + 1.

@@ -7,8 +7,8 @@ from jaxtyping import UInt8
 from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
 
 from geoco.errors import GeocoError
-from geoco.instances.regions import unit
-from geoco.instances.split import Divided, Found
+from geoco.instances.regions import compute_unit
+from geoco.instances.split import FrameObject, SplitFrame
 
 MOST = 255  # numbers that a mask holds
 FARTHEST = 1 / 3  # of the frame that an object may have gone since it was last seen
@@ -17,55 +17,57 @@ AREA_WEIGHT = 4  # pixels of distance at 64 x 64 that an area e times as large c
 IMPOSSIBLE = 1e6
 
 
-def number(divided: Sequence[Divided]) -> UInt8[np.ndarray, "time height width"]:
+def number_objects(divided: Sequence[SplitFrame]) -> UInt8[np.ndarray, "time height width"]:
     """Number all objects; one that was hidden takes its number up again where it reappears."""
     masks = np.stack([np.zeros(frame.labels.shape, np.uint8) for frame in divided])
-    tracks: list[_Track] = []
+    tracks: list[_Identity] = []
     for time, frame in enumerate(divided):
-        matched = _match(tracks, frame, time, unit(*frame.labels.shape), max(frame.labels.shape))
+        matched = _match_identities(
+            tracks, frame, time, compute_unit(*frame.labels.shape), max(frame.labels.shape)
+        )
         for place, found in enumerate(frame.objects):
             which = matched.get(place, len(tracks))
             if which == len(tracks):
-                tracks.append(_Track())
+                tracks.append(_Identity())
             if which >= MOST:
                 raise GeocoError(
                     f"more than {MOST} objects in {len(divided)} frames: instances are found where "
                     "a few coloured solids stand on a grey floor"
                 )
-            tracks[which].take(found, time)
+            tracks[which].update(found, time)
             masks[time][tuple(found.points.T)] = which + 1
     return masks
 
 
-class _Track:
+class _Identity:
     """Where an object was last seen, how it moved, its size and its hue."""
 
     def __init__(self) -> None:
         self.time, self.hue, self.area = -1, -1, 0
         self.center, self.velocity = np.zeros(2), np.zeros(2)
 
-    def take(self, found: Found, time: int) -> None:
+    def update(self, found: FrameObject, time: int) -> None:
         center = found.points.mean(0)
         if self.area:
             self.velocity = (center - self.center) / (time - self.time)
         self.time, self.hue, self.area = time, found.hue, len(found.points)
         self.center = center
 
-    def distance(self, found: Found, time: int) -> float:
+    def measure_distance(self, found: FrameObject, time: int) -> float:
         """Pixels from where it is expected, or from where it was if it stopped there."""
         center = found.points.mean(0)
         expected = self.center + self.velocity * min(time - self.time, AHEAD)
         return float(min(np.linalg.norm(center - expected), np.linalg.norm(center - self.center)))
 
 
-def _match(
-    tracks: Sequence[_Track], frame: Divided, time: int, scale: float, side: int
+def _match_identities(
+    tracks: Sequence[_Identity], frame: SplitFrame, time: int, scale: float, side: int
 ) -> dict[int, int]:
     """Which track each of a frame's objects goes on with; those that are new are left out."""
     costs = np.full((len(tracks), len(frame.objects)), IMPOSSIBLE)
     for row, track in enumerate(tracks):
         for column, found in enumerate(frame.objects):
-            distance = track.distance(found, time)
+            distance = track.measure_distance(found, time)
             if found.hue == track.hue and distance <= FARTHEST * side:
                 growth = abs(np.log(len(found.points) / track.area))
                 costs[row, column] = distance / scale + AREA_WEIGHT * growth

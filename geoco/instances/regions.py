@@ -30,24 +30,24 @@ class Regions:
     hues: tuple[Int[np.ndarray, " _region"], ...]  # by label, per frame; the background's is -1
 
 
-def unit(height: int, width: int) -> float:
+def compute_unit(height: int, width: int) -> float:
     """A pixel of a 64 x 64 frame in pixels of this one: all lengths here scale with it."""
     return math.sqrt(height * width) / 64
 
 
 def find_regions(frames: Float32[np.ndarray, "time height width 3"]) -> Regions:
     """Regions of every frame."""
-    chroma = _without_floor(frames)
-    plane = _hue_plane(chroma)
-    coloured = _coloured(frames, chroma)
-    hue = _nearest_hue(plane, coloured)
+    chroma = _remove_floor(frames)
+    plane = _project_to_hue_plane(chroma)
+    coloured = _find_coloured(frames, chroma)
+    hue = _assign_hues(plane, coloured)
     _, height, width = hue.shape
-    smallest = round(SMALLEST * unit(height, width) ** 2)
-    found = [_label(frame, smallest) for frame in hue]
+    smallest = round(SMALLEST * compute_unit(height, width) ** 2)
+    found = [_label_regions(frame, smallest) for frame in hue]
     return Regions(np.stack([labels for labels, _ in found]), tuple(hues for _, hues in found))
 
 
-def _without_floor(
+def _remove_floor(
     frames: Float32[np.ndarray, "time height width 3"],
 ) -> Float32[np.ndarray, "time height width 3"]:
     """Colour less its grey and the floor's tint, a quadratic over the frame."""
@@ -56,7 +56,7 @@ def _without_floor(
     y, x = np.mgrid[0:height, 0:width]
     y, x = y.reshape(-1) / height - 0.5, x.reshape(-1) / width - 0.5
     basis = np.stack([np.ones_like(x), x, y, x * x, x * y, y * y], axis=-1)
-    grey = _span(frames) < GREY * frames.max(-1)
+    grey = _compute_span(frames) < GREY * frames.max(-1)
     weight = grey.sum(0).reshape(-1)
     tint = (chroma * grey[..., None]).sum(0).reshape(-1, 3)
     normal = (basis * weight[:, None]).T @ basis + 1e-3 * np.eye(basis.shape[1])
@@ -64,23 +64,23 @@ def _without_floor(
     return chroma - fitted.reshape(height, width, 3).astype(np.float32)
 
 
-def _coloured(
+def _find_coloured(
     frames: Float32[np.ndarray, "time height width 3"],
     chroma: Float32[np.ndarray, "time height width 3"],
 ) -> Bool[np.ndarray, "time height width"]:
-    amount = _span(chroma)
+    amount = _compute_span(chroma)
     saturation = amount / np.maximum(frames.max(-1), 1)
     core = (saturation > CORE_SATURATION) & (amount > CORE_CHROMA)
-    size = 2 * round(2 * unit(*amount.shape[1:])) + 1
+    size = 2 * round(2 * compute_unit(*amount.shape[1:])) + 1
     total = ndimage.uniform_filter(np.where(core, amount, 0), (0, size, size))
     share = ndimage.uniform_filter(core.astype(np.float32), (0, size, size))
     near = share > 0.5 / size**2
     beside = total / np.maximum(share, 0.5 / size**2)
     edge = amount > np.maximum(EDGE_SHARE * beside, LEAST_CHROMA)
-    return _without_holes(near & edge, round(12 * unit(*amount.shape[1:]) ** 2))
+    return _fill_holes(near & edge, round(12 * compute_unit(*amount.shape[1:]) ** 2))
 
 
-def _without_holes(
+def _fill_holes(
     mask: Bool[np.ndarray, "time height width"], largest: int
 ) -> Bool[np.ndarray, "time height width"]:
     """Glints and black reflections are grey, but objects have no holes."""
@@ -93,7 +93,7 @@ def _without_holes(
     return filled
 
 
-def _nearest_hue(
+def _assign_hues(
     plane: Float32[np.ndarray, "time height width 2"],
     coloured: Bool[np.ndarray, "time height width"],
 ) -> Int[np.ndarray, "time height width"]:
@@ -101,15 +101,15 @@ def _nearest_hue(
     hue = np.full(coloured.shape, -1)
     if not coloured.any():
         return hue
-    peaks = _peaks(plane[coloured])
-    sigma = 0.6 * unit(*coloured.shape[1:])
+    peaks = _find_hue_peaks(plane[coloured])
+    sigma = 0.6 * compute_unit(*coloured.shape[1:])
     smooth = ndimage.gaussian_filter(plane * coloured[..., None], (0, sigma, sigma, 0))
     directions = np.stack([np.cos(peaks), np.sin(peaks)])
     hue[coloured] = (smooth[coloured] @ directions).argmax(-1)
     return hue
 
 
-def _peaks(plane: Float32[np.ndarray, "pixel 2"]) -> Float32[np.ndarray, " hue"]:
+def _find_hue_peaks(plane: Float32[np.ndarray, "pixel 2"]) -> Float32[np.ndarray, " hue"]:
     angle, weight = np.arctan2(plane[:, 1], plane[:, 0]), np.hypot(plane[:, 0], plane[:, 1])
     counts, edges = np.histogram(angle, HUE_BINS, (-np.pi, np.pi), weights=weight)
     smooth = ndimage.gaussian_filter1d(counts.astype(np.float32), 1.5, mode="wrap")
@@ -118,7 +118,7 @@ def _peaks(plane: Float32[np.ndarray, "pixel 2"]) -> Float32[np.ndarray, " hue"]
     return ((edges[places] + edges[places + 1]) / 2).astype(np.float32)
 
 
-def _label(
+def _label_regions(
     hue: Int[np.ndarray, "height width"], smallest: int
 ) -> tuple[Int[np.ndarray, "height width"], Int[np.ndarray, " region"]]:
     """Number the regions; specks go to the nearest region, patches to the one around them."""
@@ -160,13 +160,13 @@ def _absorb_patches(labels: Int[np.ndarray, "height width"], count: int) -> None
             labels[labels == label] = around
 
 
-def _span(
+def _compute_span(
     colors: Float32[np.ndarray, "time height width 3"],
 ) -> Float32[np.ndarray, "time height width"]:
     return colors.max(-1) - colors.min(-1)
 
 
-def _hue_plane(
+def _project_to_hue_plane(
     chroma: Float32[np.ndarray, "time height width 3"],
 ) -> Float32[np.ndarray, "time height width 2"]:
     red, green, blue = np.moveaxis(chroma, -1, 0)

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, UInt8
 from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
 
-from geoco.instances.find import with_allowance
+from geoco.instances.find import grow_masks
 
 LEAST_PIXELS = 10  # of a true object that counts, as everywhere in the evaluation
 MATCHED = 0.5  # of overlap after the allowance
@@ -55,7 +55,7 @@ class Scores:
         )
 
 
-def score(
+def score_masks(
     true: UInt8[np.ndarray, "time height width"], found: UInt8[np.ndarray, "time height width"]
 ) -> Scores:
     """Compare the masks of one video."""
@@ -64,13 +64,13 @@ def score(
     numbers: dict[int, Counter[int]] = {}
     false = 0
     for truth, instances in zip(true, found, strict=True):
-        ids, found_ids = _present(truth), _present(instances)
+        ids, found_ids = _list_ids(truth), _list_ids(instances)
         counted = [i for i in ids if (truth == i).sum() >= LEAST_PIXELS]
         tiny = np.asarray(np.isin(truth, [i for i in ids if i not in counted]), np.uint8)
-        near_tiny = np.any(with_allowance(tiny[None]), axis=(0, 1))
-        plain, lenient = _overlaps(truth, instances, counted, found_ids)
-        iou += _matched(plain).max(1, initial=0).tolist()
-        best = _matched(lenient)
+        near_tiny = np.any(grow_masks(tiny[None]), axis=(0, 1))
+        plain, lenient = _compute_overlaps(truth, instances, counted, found_ids)
+        iou += _match_one_to_one(plain).max(1, initial=0).tolist()
+        best = _match_one_to_one(lenient)
         allowed += best.max(1, initial=0).tolist()
         for row, column in np.argwhere(best >= MATCHED):
             numbers.setdefault(counted[row], Counter())[found_ids[column]] += 1
@@ -81,19 +81,19 @@ def score(
     return Scores(np.array(iou, float), np.array(allowed, float), same, false, len(true))
 
 
-def _present(labels: UInt8[np.ndarray, "height width"]) -> list[int]:
+def _list_ids(labels: UInt8[np.ndarray, "height width"]) -> list[int]:
     return [int(i) for i in np.unique(labels) if i]
 
 
-def _overlaps(
+def _compute_overlaps(
     truth: UInt8[np.ndarray, "height width"],
     instances: UInt8[np.ndarray, "height width"],
     ids: list[int],
     found_ids: list[int],
 ) -> tuple[Float[np.ndarray, "object instance"], Float[np.ndarray, "object instance"]]:
     """Overlap of each object with each instance, without and with the allowance."""
-    true, true_grown = _masks(truth, ids)
-    found, found_grown = _masks(instances, found_ids)
+    true, true_grown = _flatten_masks(truth, ids)
+    found, found_grown = _flatten_masks(instances, found_ids)
 
     def common(one: np.ndarray, other: np.ndarray) -> np.ndarray:
         return one.astype(float) @ other.astype(float).T
@@ -104,15 +104,17 @@ def _overlaps(
     return both / union, near / union
 
 
-def _masks(
+def _flatten_masks(
     labels: UInt8[np.ndarray, "height width"], ids: list[int]
 ) -> tuple[Bool[np.ndarray, "object pixel"], Bool[np.ndarray, "object pixel"]]:
     plain = labels.reshape(-1) == np.array(ids, int)[:, None]
-    grown = with_allowance(labels[None])[0, np.array(ids, int) - 1]
+    grown = grow_masks(labels[None])[0, np.array(ids, int) - 1]
     return plain, grown.reshape(len(ids), labels.size)
 
 
-def _matched(overlap: Float[np.ndarray, "object instance"]) -> Float[np.ndarray, "object instance"]:
+def _match_one_to_one(
+    overlap: Float[np.ndarray, "object instance"],
+) -> Float[np.ndarray, "object instance"]:
     """The overlaps of the pairs of the best matching, 0 elsewhere."""
     kept = np.zeros_like(overlap)
     pairs = linear_sum_assignment(-overlap)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int
 
-from geoco.instances.cuts import Cuts, Points, Sizes, find_cuts, floor_in_hull, plainly_one
-from geoco.instances.regions import unit
+from geoco.instances.cuts import Cuts, Points, Sizes, find_cuts, find_floor_in_hull, is_plainly_one
+from geoco.instances.regions import compute_unit
 
 APART, WHOLE = 6.0, -2.5  # the most that a neighbouring frame says for two objects, and for one
 FADE = 0.97  # of the evidence for two, per frame
@@ -23,7 +23,7 @@ GAP_EXCESS = 0.35  # logarithm of how much larger than an object they may seem, 
 
 
 @dataclass(frozen=True)
-class Found:
+class FrameObject:
     """Pixels that are one object in a frame, and what they tell its neighbours."""
 
     points: Points
@@ -34,17 +34,19 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Divided:
+class SplitFrame:
     """A frame's objects; `labels` counts them from 1."""
 
-    objects: tuple[Found, ...]
+    objects: tuple[FrameObject, ...]
     labels: Int[np.ndarray, "height width"]
 
 
-Seen = tuple[Found, Bool[np.ndarray, " point"]]  # an object, and which points of a region it holds
+Overlap = tuple[
+    FrameObject, Bool[np.ndarray, " point"]
+]  # an object, and which points of a region it holds
 
 
-class Scene:
+class FrameRegions:
     """One frame's regions, and what its own pixels say about cuts through them."""
 
     def __init__(
@@ -58,28 +60,28 @@ class Scene:
         self._parts = _join_fragments(labels, hues, sizes)
         self._cuts: dict[bytes, Cuts | None] = {}
 
-    def divide(self, neighbours: Sequence[Divided]) -> Divided:
+    def split(self, neighbours: Sequence[SplitFrame]) -> SplitFrame:
         """Divide all regions, given neighbouring frames that are divided already."""
-        objects: list[Found] = []
+        objects: list[FrameObject] = []
         for region, (hue, points, fragments) in enumerate(self._parts):
-            part = Found(points, hue, region, WHOLE, APART)
+            part = FrameObject(points, hue, region, WHOLE, APART)
             # Nothing but a gap is between fragments, and a gap would always be cut.
-            objects += [part] if fragments > 1 else self._divide(part, neighbours)
+            objects += [part] if fragments > 1 else self._split_part(part, neighbours)
         labels = np.zeros(self._floor.shape, int)
         for number, found in enumerate(objects, start=1):
             labels[tuple(found.points.T)] = number
-        return Divided(tuple(objects), labels)
+        return SplitFrame(tuple(objects), labels)
 
-    def _divide(self, part: Found, neighbours: Sequence[Divided]) -> list[Found]:
-        seen = [_overlapping(part, neighbour) for neighbour in neighbours]
-        if all(len(objects) < 2 for objects in seen) and plainly_one(
+    def _split_part(self, part: FrameObject, neighbours: Sequence[SplitFrame]) -> list[FrameObject]:
+        seen = [_find_overlaps(part, neighbour) for neighbour in neighbours]
+        if all(len(objects) < 2 for objects in seen) and is_plainly_one(
             part.points, self._floor, self._sizes
         ):
             return [part]
-        cuts = self._cuts_of(part.points)
+        cuts = self._get_cuts(part.points)
         if cuts is None:
             return [part]
-        told = sum((_told(cuts, objects) for objects in seen), np.zeros(len(cuts.odds)))
+        told = sum((_weigh_neighbour(cuts, objects) for objects in seen), np.zeros(len(cuts.odds)))
         best = int((cuts.odds + told).argmax())
         own, others = float(cuts.odds[best]), float(told[best])
         if own + others <= 0:
@@ -90,25 +92,25 @@ class Scene:
         return [
             piece
             for points in (part.points[low], part.points[~low])
-            for piece in self._divide(replace(part, points=points, apart=apart), neighbours)
+            for piece in self._split_part(replace(part, points=points, apart=apart), neighbours)
         ]
 
-    def _cuts_of(self, points: Points) -> Cuts | None:
+    def _get_cuts(self, points: Points) -> Cuts | None:
         key = points.tobytes()
         if key not in self._cuts:
             self._cuts[key] = find_cuts(points, self._floor, self._frame, self._sizes)
         return self._cuts[key]
 
 
-def sweep(scenes: Iterable[Scene]) -> list[Divided]:
+def split_frames(scenes: Iterable[FrameRegions]) -> list[SplitFrame]:
     """Divide frame after frame, each with what the one before it tells."""
-    divided: list[Divided] = []
+    divided: list[SplitFrame] = []
     for scene in scenes:
-        divided.append(scene.divide(divided[-1:]))
+        divided.append(scene.split(divided[-1:]))
     return divided
 
 
-def _overlapping(part: Found, neighbour: Divided) -> list[Seen]:
+def _find_overlaps(part: FrameObject, neighbour: SplitFrame) -> list[Overlap]:
     """The neighbouring frame's objects that lie in a part."""
     under = neighbour.labels[tuple(part.points.T)]
     counts = np.bincount(under, minlength=len(neighbour.objects) + 1)
@@ -119,7 +121,7 @@ def _overlapping(part: Found, neighbour: Divided) -> list[Seen]:
     ]
 
 
-def _told(cuts: Cuts, seen: list[Seen]) -> Float[np.ndarray, " cut"]:
+def _weigh_neighbour(cuts: Cuts, seen: list[Overlap]) -> Float[np.ndarray, " cut"]:
     """What a neighbouring frame adds to the log-odds of each cut."""
     if not seen:
         return np.zeros(len(cuts.odds))
@@ -149,31 +151,31 @@ def _join_fragments(
         mine = points.pop(one)
         fragments = 1
         for other in list(points):
-            if hues[other] != hues[one] or _far(mine, points[other]):
+            if hues[other] != hues[one] or _are_far_apart(mine, points[other]):
                 continue
             joined = np.concatenate([mine, points[other]])
-            if _one_object(joined, labels, sizes):
+            if _is_one_object(joined, labels, sizes):
                 mine, fragments = joined, fragments + 1
                 del points[other]
         parts.append((int(hues[one]), mine, fragments))
     return parts
 
 
-def _far(one: Points, other: Points) -> bool:
+def _are_far_apart(one: Points, other: Points) -> bool:
     """Whether fragments are too far apart to be worth a closer look."""
     area = len(one) + len(other)
     return bool(((one.mean(0) - other.mean(0)) ** 2).sum() > FARTHEST**2 * area)
 
 
-def _one_object(
+def _is_one_object(
     fragments: Points, labels: Int[np.ndarray, "height width"], sizes: Sizes | None
 ) -> bool:
     """Whether only other objects lie between fragments, and with these they make one object."""
     height, width = labels.shape
-    _, floor = floor_in_hull(fragments, labels == 0)
-    if floor.sum() > GAP_FLOOR * len(fragments) * unit(height, width):
+    _, floor = find_floor_in_hull(fragments, labels == 0)
+    if floor.sum() > GAP_FLOOR * len(fragments) * compute_unit(height, width):
         return False
-    covered, _ = floor_in_hull(fragments, labels > 0)
+    covered, _ = find_floor_in_hull(fragments, labels > 0)
     if sizes is None:
         return len(covered) < 2 * len(fragments)
-    return sizes.excess_of(len(covered), int(fragments[:, 0].max()), height) < GAP_EXCESS
+    return sizes.compute_excess(len(covered), int(fragments[:, 0].max()), height) < GAP_EXCESS

@@ -7,10 +7,10 @@ from geoco.publishing.publish import (
     PIXEL_TOLERANCE,
     PSNR_TOLERANCE,
     Verification,
-    portable,
+    make_portable,
+    measure_trained_scales,
     publish,
     push_to_hub,
-    trained_scales,
     verify,
 )
 
@@ -21,9 +21,9 @@ __all__ = [
     "PIXEL_TOLERANCE",
     "PSNR_TOLERANCE",
     "Verification",
-    "portable",
+    "make_portable",
+    "measure_trained_scales",
     "publish",
     "push_to_hub",
-    "trained_scales",
     "verify",
 ]

@@ -80,34 +80,34 @@ class Card:
     note: str = ""
     selector: str | None = None  # how it came about, if not with the rest
 
-    def text(self) -> str:
+    def to_markdown(self) -> str:
         """The card as Markdown."""
         parts = [
-            self._front(),
+            self._write_front_matter(),
             f"# {self.name}",
-            self._what(),
+            self._describe_model(),
             *([self.note.strip()] if self.note.strip() else []),
-            *self._picture("strips"),
-            self._use(),
-            self._training(),
-            *self._results(),
-            self._failures(),
-            *self._picture("failures"),
-            self._files(),
+            *self._show_picture("strips"),
+            self._explain_use(),
+            self._describe_training(),
+            *self._show_results(),
+            self._list_failures(),
+            *self._show_picture("failures"),
+            self._list_files(),
         ]
         return "\n\n".join(parts) + "\n"
 
     @property
     def trial(self) -> str | None:
         """What to say of a training that was not the whole schedule; None of one that was."""
-        budget, last = self.config.train.budget, self._last()
+        budget, last = self.config.train.budget, self._count_steps()
         if budget == 1 and self.step >= last:
             return None
         stopped = f", stopped at step {self.step:,} of {last:,}" if self.step < last else ""
         return f"A shortened schedule, train.budget={budget:g}{stopped}: a trial."
 
-    def _front(self) -> str:
-        found = dataset_name(self.config)
+    def _write_front_matter(self) -> str:
+        found = name_dataset(self.config)
         front = {
             "license": "mit",
             "library_name": "geoco",
@@ -116,7 +116,7 @@ class Card:
         }
         return f"---\n{yaml.safe_dump(front, sort_keys=False)}---"
 
-    def _what(self) -> str:
+    def _describe_model(self) -> str:
         model, size = self.config.model, self.model.size
         encoder = (
             "DINOv2 features" if isinstance(model.encoder, DinoEncoderConfig) else "convolutions"
@@ -126,7 +126,7 @@ class Card:
             *(["a temporal initializer"] if model.temporal.enabled else []),
         ]
         sentences = [
-            f"{self._kind()}: it takes a picture of {size} x "
+            f"{self._name_method()}: it takes a picture of {size} x "
             f"{size} pixels apart into {model.slots.count} slots with an appearance, a position "
             "and a scale each, and draws them again after any of these was changed.",
             f"Read by {encoder}, drawn by {_DECODERS[model.decoder.design]} "
@@ -135,13 +135,13 @@ class Card:
         ]
         return " ".join(sentences)
 
-    def _kind(self) -> str:
+    def _name_method(self) -> str:
         train = self.config.train
         if train.weights.geo and any("geo" in phase.terms for phase in train.phases):
             return "GeoCo-SAVi, geometry-consistent slot attention"
         return "Isotropic slot attention without geometry consistency"
 
-    def _use(self) -> str:
+    def _explain_use(self) -> str:
         return f"""## Use
 
 ```python
@@ -159,12 +159,12 @@ geoco serve {self.name}
 `geoco.from_pretrained("{self.name}")` gives the network alone. Where this model did not come with
 the package, its folder or its id on the Hub stands for the name."""
 
-    def _training(self) -> str:
+    def _describe_training(self) -> str:
         train, history = self.config.train, self.history
-        schedule = f"{self.step:,} of the schedule's {self._last():,}"
+        schedule = f"{self.step:,} of the schedule's {self._count_steps():,}"
         if train.budget != 1:
             schedule += f" (train.budget={train.budget:g} of {train.steps:,})"
-        time = None if history.hours is None else _duration(history.hours)
+        time = None if history.hours is None else _format_duration(history.hours)
         known = {
             "data": describe_data(self.config),
             "steps": schedule,
@@ -201,7 +201,7 @@ the package, its folder or its id on the Hub stands for the name."""
             )
         )
 
-    def _results(self) -> list[str]:
+    def _show_results(self) -> list[str]:
         mean, count = self.psnr
         first = f"PSNR of the first {count} validation windows: {mean:.2f} dB on average"
         found = self.results
@@ -213,11 +213,11 @@ the package, its folder or its id on the Hub stands for the name."""
         head, body = re.sub("^#", "##", tables, flags=re.MULTILINE).strip().split("\n\n", 1)
         split = _SPLITS[found.split]
         lead = f"{first}. The tables below are those of `geoco eval` on the {split} split."
-        return [head, lead, *self._picture("response"), body]
+        return [head, lead, *self._show_picture("response"), body]
 
-    def _failures(self) -> str:
+    def _list_failures(self) -> str:
         low, high = self.scales
-        kinds = dataset_name(self.config) or "the videos it was trained on"
+        kinds = name_dataset(self.config) or "the videos it was trained on"
         lines = [
             f"- It knows the kind of scenes it was trained on ({kinds}) and nothing else; pictures "
             f"are cut to a square and fitted to {self.model.size} x {self.model.size} pixels.",
@@ -239,18 +239,18 @@ the package, its folder or its id on the Hub stands for the name."""
             )
         return "\n".join(("## Known failures\n", *lines))
 
-    def _files(self) -> str:
+    def _list_files(self) -> str:
         return f"""## Files
 
 - `weights.safetensors`: the model, with its configuration in the header; nothing is unpickled.
 - `first-windows.safetensors`: frames, masks and PSNR of the first validation windows;
   `geoco verify {self.name}` computes masks and PSNR again and compares."""
 
-    def _picture(self, name: str) -> list[str]:
+    def _show_picture(self, name: str) -> list[str]:
         shown = self.results is not None and name in self.results.figures
         return [f"![{SHOWN[name]}]({PICTURES}/{name}.png)"] if shown else []
 
-    def _last(self) -> int:
+    def _count_steps(self) -> int:
         return Curriculum(self.config, self.model.cold_scale).steps
 
 
@@ -272,7 +272,7 @@ def read_history(run: Path | None, step: int, every: int) -> History:
         # A package that was run without being installed has no version.
         ours = f"geoco {known['geoco']}, " if known["geoco"] else ""
         software = f"{ours}PyTorch {known['torch']}, Python {known['python']}"
-        began = _began(known.get("began", []))
+        began = _describe_origins(known.get("began", []))
     except (OSError, ValueError, KeyError, TypeError):
         machine = software = began = None
     try:
@@ -292,7 +292,7 @@ def read_history(run: Path | None, step: int, every: int) -> History:
     return History(spent / 3_600_000 if spent else None, machine, software, began)
 
 
-def _began(origins: Sequence[Mapping[str, Any]]) -> str | None:
+def _describe_origins(origins: Sequence[Mapping[str, Any]]) -> str | None:
     said = [
         f"at step {origin['step']:,} of a run with another "
         + ", ".join(f"`{name}`" for name in origin["differs"])
@@ -302,7 +302,7 @@ def _began(origins: Sequence[Mapping[str, Any]]) -> str | None:
     return "; ".join(said) or None
 
 
-def dataset_name(config: Config) -> str | None:
+def name_dataset(config: Config) -> str | None:
     """What the Hub's front matter calls the data; None for somebody's own videos."""
     data = config.data
     if isinstance(data, SolidsConfig):
@@ -321,10 +321,10 @@ def describe_data(config: Config) -> str:
     extra_stores = [
         f"{store.path.name} ({store.times} times as often)" for store in config.train.extra_stores
     ]
-    return "; and ".join((_describe_own(config), *extra_stores))
+    return "; and ".join((_describe_own_data(config), *extra_stores))
 
 
-def _describe_own(config: Config) -> str:
+def _describe_own_data(config: Config) -> str:
     data = config.data
     size = f"{data.height} x {data.width} pixels"
     if isinstance(data, SolidsConfig):
@@ -344,7 +344,7 @@ def _describe_own(config: Config) -> str:
             return f"imported videos, {size}"
 
 
-def _duration(hours: float) -> str:
+def _format_duration(hours: float) -> str:
     """Hours as people say them."""
     if hours < 1 / 60:
         return f"{hours * 3600:.0f} seconds"

@@ -29,7 +29,7 @@ from geoco.models import checkpoints, pretrained
 from geoco.models.build import build
 from geoco.publishing import model_card, reference_windows
 from geoco.publishing.model_card import Card, Measured
-from geoco.publishing.reference_windows import First
+from geoco.publishing.reference_windows import FirstWindows
 from geoco.reporting.results import read_results
 from geoco.training import selector_fit
 
@@ -93,18 +93,18 @@ def publish(
     recover_folder(target)
     _check_target(target, force)
     weights = checkpoints.read_weights(source)
-    config = _placed(weights.config, places)
-    shared = portable(config)
+    config = _override_places(weights.config, places)
+    shared = make_portable(config)
     model = build(weights.config.model)
     checkpoints.load_into(model, weights.tensors, str(source))
     ours = adapter(model.eval(), config)
     found = None
     if results is not None:
-        found = _measured(results, ours, config)
+        found = _read_measured(results, ours, config)
 
-    first = First.of(open_dataset(config.data, "val"), windows)
-    factual = first.evaluated(ours, lambda *news: progress("first windows", *news))
-    scales = trained_scales(ours, config, lambda *news: progress("training windows", *news))
+    first = FirstWindows.from_dataset(open_dataset(config.data, "val"), windows)
+    factual = first.evaluate(ours, lambda *news: progress("first windows", *news))
+    scales = measure_trained_scales(ours, config, lambda *news: progress("training windows", *news))
     card = Card(
         name,
         shared,
@@ -124,9 +124,9 @@ def publish(
     def write(folder: Path) -> None:
         file = folder / checkpoints.WEIGHTS
         checkpoints.write_weights(file, weights.step, shared, weights.tensors, extra)
-        write_through(folder / FIRST, reference_windows.as_bytes(first, factual))
+        write_through(folder / FIRST, reference_windows.encode_file(first, factual))
         write_through(folder / CONFIG, shared.to_yaml().encode())
-        write_through(folder / CARD, card.text().encode())
+        write_through(folder / CARD, card.to_markdown().encode())
         for title, picture in (found.figures if found else {}).items():
             (folder / model_card.PICTURES).mkdir(exist_ok=True)
             write_through(folder / model_card.PICTURES / f"{title}.png", picture.read_bytes())
@@ -145,14 +145,16 @@ def verify(name: str | Path) -> Verification:
     file = place / FIRST if place.is_dir() else place.with_name(FIRST)
     if not file.exists() and not Path(name).exists() and pretrained.may_be_on_hub(name):
         file = pretrained.from_hub(str(name), FIRST)
-    first, psnr, masks = reference_windows.read(file)
-    factual = first.evaluated(adapter(loaded.model, loaded.config))
+    first, psnr, masks = reference_windows.read_file(file)
+    factual = first.evaluate(adapter(loaded.model, loaded.config))
     fresh = None
     if isinstance(loaded.config.data, SolidsConfig):
-        fresh = First.of(open_dataset(loaded.config.data, "val"), len(first)).frames
+        fresh = FirstWindows.from_dataset(
+            open_dataset(loaded.config.data, "val"), len(first)
+        ).frames
     return Verification(
         factual.psnr - psnr,
-        float((reference_windows.owners(factual) != masks).double().mean()),
+        float((reference_windows.find_owners(factual) != masks).double().mean()),
         None if fresh is None else float((fresh != first.frames).any(1).double().mean()),
     )
 
@@ -178,11 +180,11 @@ def push_to_hub(folder: Path, repository: str, private: bool = False) -> str:
             repo_id=repository, folder_path=folder, commit_message=f"Upload {folder.name}"
         )
     except expected as error:
-        raise GeocoError(f"{repository}: {_reason(error)}") from None
+        raise GeocoError(f"{repository}: {_explain_failure(error)}") from None
     return str(address)
 
 
-def trained_scales(
+def measure_trained_scales(
     model: SlotModel, config: Config, progress: population.Progress
 ) -> tuple[float, float]:
     """Percentiles of the scales of object slots over windows of the training split."""
@@ -198,7 +200,7 @@ def trained_scales(
     return float(low), float(high)
 
 
-def portable(config: Config) -> Config:
+def make_portable(config: Config) -> Config:
     """A configuration that names no place of this machine: of absolute paths the last part."""
     data, encoder = config.data, config.model.encoder
     if isinstance(encoder, DinoEncoderConfig) and encoder.weights.startswith((".", "/", "~")):
@@ -207,7 +209,7 @@ def portable(config: Config) -> Config:
             "it, as in model.encoder.weights=facebook/dinov2-small"
         )
     extra_stores = tuple(
-        store.model_copy(update={"path": _last_part(store.path)})
+        store.model_copy(update={"path": _keep_last_part(store.path)})
         for store in config.train.extra_stores
     )
     train = config.train.model_copy(update={"extra_stores": extra_stores})
@@ -216,15 +218,15 @@ def portable(config: Config) -> Config:
         return config
     source = data.source
     if source is not None:
-        source = source.model_copy(update={"path": _last_part(source.path)})
-    data = data.model_copy(update={"path": _last_part(data.path), "source": source})
+        source = source.model_copy(update={"path": _keep_last_part(source.path)})
+    data = data.model_copy(update={"path": _keep_last_part(data.path), "source": source})
     return config.model_copy(update={"data": data})
 
 
 # -- where things are ------------------------------------------------------------------------------
 
 
-def _placed(config: Config, places: Iterable[str]) -> Config:
+def _override_places(config: Config, places: Iterable[str]) -> Config:
     """The configuration with other places of files, and nothing else changed."""
     given = list(places)
     for text in given:
@@ -233,14 +235,14 @@ def _placed(config: Config, places: Iterable[str]) -> Config:
     return configuration.override(config, given) if given else config
 
 
-def _last_part(path: Path) -> Path:
+def _keep_last_part(path: Path) -> Path:
     return Path(path.name) if path.is_absolute() or str(path).startswith("~") else path
 
 
 # -- results ---------------------------------------------------------------------------------------
 
 
-def _folder(results: Path) -> Path:
+def _find_folder(results: Path) -> Path:
     """Where the files of results are: a folder, that inside a run, or that of one JSON."""
     if results.is_file():
         return results.parent
@@ -248,11 +250,11 @@ def _folder(results: Path) -> Path:
     return inner if inner.is_dir() else results
 
 
-def _measured(results: Path, model: SlotModel, config: Config) -> Measured:
+def _read_measured(results: Path, model: SlotModel, config: Config) -> Measured:
     """Results, which must be of this model on a split of its own data."""
     if not results.exists():
         raise GeocoError(f"{results}: there is no such file or folder: give what geoco eval wrote")
-    folder = _folder(results)
+    folder = _find_folder(results)
     known = (results.stem,) if results.is_file() else tuple(TABLES)
     if not set(known) <= set(TABLES):
         names = ", ".join(f"{table}.json" for table in TABLES)
@@ -267,7 +269,7 @@ def _measured(results: Path, model: SlotModel, config: Config) -> Measured:
         expected = describe(model, dataset, str(about.get("model")), about.get("windows"))
         unlike = [key for key, value in expected.items() if about.get(key) != value]
         if not unlike:
-            return Measured(split, about, tables, _figures(folder))
+            return Measured(split, about, tables, _list_figures(folder))
         different = different or unlike
     raise GeocoError(
         f"{results}: results of another model, on other data or by another protocol "
@@ -275,7 +277,7 @@ def _measured(results: Path, model: SlotModel, config: Config) -> Measured:
     )
 
 
-def _figures(folder: Path) -> dict[str, Path]:
+def _list_figures(folder: Path) -> dict[str, Path]:
     found = {name: folder / FIGURES / f"{name}.png" for name in model_card.SHOWN}
     return {name: path for name, path in found.items() if path.is_file()}
 
@@ -292,7 +294,7 @@ def _check_target(target: Path, force: bool) -> None:
         raise GeocoError(f"{target}: it holds no {checkpoints.WEIGHTS}, so it is not replaced")
 
 
-def _reason(error: Exception) -> str:
+def _explain_failure(error: Exception) -> str:
     """Why the Hub did not take it, in a sentence."""
     status = getattr(getattr(error, "response", None), "status_code", None)
     if status in (401, 403) or type(error).__name__ == "LocalTokenNotFoundError":

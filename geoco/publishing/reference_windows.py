@@ -27,16 +27,16 @@ Owners = UInt8[Tensor, "window height width"]  # the slot that owns each pixel
 
 
 @dataclass(frozen=True)
-class First:
+class FirstWindows:
     """First frames of the first windows of a dataset, which can be evaluated like a dataset."""
 
     frames: UInt8[Tensor, "window 3 height width"]
     sources: tuple[str, ...]
 
     @staticmethod
-    def of(dataset: Windows, count: int) -> "First":
+    def from_dataset(dataset: Windows, count: int) -> "FirstWindows":
         clips = dataset.batch(range(min(count, len(dataset))))
-        return First(clips.video[:, 0], clips.sources)
+        return FirstWindows(clips.video[:, 0], clips.sources)
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -46,29 +46,29 @@ class First:
         sources = tuple(self.sources[index] for index in indices)
         return ClipBatch(self.frames[rows, None], sources, torch.zeros_like(rows)[:, None])
 
-    def evaluated(
+    def evaluate(
         self, model: SlotModel, progress: windows.Progress = lambda done, total: None
     ) -> Factual:
         """What a model makes of them."""
         return windows.factual(model, self, windows.GROUP, None, progress)
 
 
-def owners(factual: Factual) -> Owners:
+def find_owners(factual: Factual) -> Owners:
     return factual.masks.to(torch.uint8).argmax(1).to(torch.uint8)
 
 
-def as_bytes(first: First, factual: Factual) -> bytes:
+def encode_file(first: FirstWindows, factual: Factual) -> bytes:
     """The file's content."""
     tensors = {
         "frames": first.frames.contiguous(),
-        "masks": owners(factual),
+        "masks": find_owners(factual),
         "psnr": factual.psnr.double(),
     }
     header = {"format": FORMAT, "kind": "first windows", "sources": first.sources}
     return safetensors.torch.save(tensors, {_KEY: json.dumps(header)})
 
 
-def read(file: Path) -> tuple[First, Float64[Tensor, " window"], Owners]:
+def read_file(file: Path) -> tuple[FirstWindows, Float64[Tensor, " window"], Owners]:
     """First windows with their PSNR and masks."""
     if not file.is_file():
         raise GeocoError(
@@ -93,4 +93,4 @@ def read(file: Path) -> tuple[First, Float64[Tensor, " window"], Owners]:
         whole = False
     if not whole:
         raise GeocoError(f"{file}: damaged, or of another version: publish the model again")
-    return First(frames, sources), psnr, masks
+    return FirstWindows(frames, sources), psnr, masks

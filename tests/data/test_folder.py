@@ -69,7 +69,7 @@ def write_images(path: Path, frames: int = 12, first: int = 1) -> Path:
 
 def read_all(path: Path, skip: int = 0, **options: float) -> list[RawVideo]:
     source = FolderSource.model_validate({"path": path, **options})
-    return list(folder.read(source, "train", skip))
+    return list(folder.read_videos(source, "train", skip))
 
 
 def shown(video: RawVideo) -> list[int]:
@@ -101,8 +101,8 @@ def test_natural_order_and_subfolders(tmp_path: Path) -> None:
     names = [video.source for video in read_all(tmp_path)]
     assert names == ["b/clip1.MP4", "clip2.mp4", "clip10.mp4", "frames"]
     source = FolderSource(path=tmp_path)
-    assert folder.splits(source) == ("train",)
-    assert folder.count(source, "train") == 4
+    assert folder.list_splits(source) == ("train",)
+    assert folder.count_videos(source, "train") == 4
     assert [video.source for video in read_all(tmp_path, skip=2)] == names[2:]
 
 
@@ -198,8 +198,8 @@ def test_long_videos_become_pieces(tmp_path: Path) -> None:
     assert videos[5].frames[:, 0, 0, 0].tolist() == [5]
     later = read_all(tmp_path, skip=2, max_frames=4)
     assert [(video.source, video.first) for video in later] == pieces[2:]
-    assert folder.count(FolderSource(path=tmp_path, max_frames=4), "train") is None
-    assert folder.count(FolderSource(path=tmp_path / "still", max_frames=4), "train") == 2
+    assert folder.count_videos(FolderSource(path=tmp_path, max_frames=4), "train") is None
+    assert folder.count_videos(FolderSource(path=tmp_path / "still", max_frames=4), "train") == 2
 
 
 def test_decoding_is_lazy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +212,7 @@ def test_decoding_is_lazy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         return real(path)
 
     monkeypatch.setattr(folder, "read_image", recorded)
-    next(folder.read(FolderSource(path=tmp_path, max_frames=5), "train"))
+    next(folder.read_videos(FolderSource(path=tmp_path, max_frames=5), "train"))
     assert len(opened) == 6  # one ahead, to know whether there is more
 
 
@@ -231,7 +231,7 @@ def test_published_gifs() -> None:
     with Image.open(SHARED / "movi_c_1.gif") as image:
         image.seek(11)
         expected = np.asarray(image.convert("RGB"))
-    found = next(folder.read(FolderSource(path=SHARED), "train")).frames[11]
+    found = next(folder.read_videos(FolderSource(path=SHARED), "train")).frames[11]
     np.testing.assert_array_equal(found, expected)
 
 
@@ -328,10 +328,10 @@ def test_a_video_cut_between_packets(tmp_path: Path) -> None:
 def test_other_split(tmp_path: Path) -> None:
     write_images(tmp_path)
     source = FolderSource(path=tmp_path, split="val")
-    assert folder.splits(source) == ("val",)
-    assert len(list(folder.read(source, "val"))) == 1
+    assert folder.list_splits(source) == ("val",)
+    assert len(list(folder.read_videos(source, "val"))) == 1
     with pytest.raises(GeocoError, match=r"is the split 'val' \(data.source.split\), .* 'train'"):
-        folder.read(source, "train")
+        folder.read_videos(source, "train")
 
 
 def test_images_have_no_frame_rate(tmp_path: Path) -> None:

@@ -23,11 +23,11 @@ from geoco.config import (
     WindowConfig,
 )
 from geoco.data import SolidsDataset, movi
-from geoco.data.importing import ImportProgress, fit, import_data
+from geoco.data.importing import ImportProgress, fit_video, import_data
 from geoco.data.source import RawVideo
-from geoco.data.store import StoreDataset, verify
+from geoco.data.store import StoreDataset, verify_store
 from geoco.errors import GeocoError
-from geoco.instances import score
+from geoco.instances import score_masks
 from geoco.media import center_box
 
 ROOT = Path(__file__).parents[2]
@@ -84,7 +84,7 @@ def test_center_box(
 def test_crop_without_scaling_keeps_pixels(tmp_path: Path) -> None:
     frames = np.arange(2 * 8 * 13 * 3, dtype=np.uint8).reshape(2, 8, 13, 3)
     masks = np.arange(2 * 8 * 13, dtype=np.uint8).reshape(2, 8, 13)
-    fitted = fit(raw(frames, masks), store_of(tmp_path, None))
+    fitted = fit_video(raw(frames, masks), store_of(tmp_path, None))
     np.testing.assert_array_equal(fitted.frames, frames[:, :, 2:10])
     assert fitted.masks is not None
     np.testing.assert_array_equal(fitted.masks, masks[:, :, 2:10])
@@ -94,7 +94,7 @@ def test_halving_by_hand(tmp_path: Path) -> None:
     """Antialiased bilinear at half size weighs four pixels 1 3 3 1, or 3 3 1 at the edges."""
     row = np.array([0, 0, 0, 80, 160, 160, 160, 160, 0, 0, 0, 0, 70, 0, 0, 0], np.uint8)
     frames = np.broadcast_to(row[None, None, :, None], (1, 16, 16, 3)).copy()
-    fitted = fit(raw(frames), store_of(tmp_path, None))
+    fitted = fit_video(raw(frames), store_of(tmp_path, None))
     middle = [(0 + 0 + 3 * 80 + 160) / 8, (80 + 7 * 160) / 8, 7 * 160 / 8, 160 / 8, 70 / 8]
     expected = [0, *middle, 3 * 70 / 8, 0]
     assert np.abs(fitted.frames[0, 3, :, 1] - expected).max() <= 0.5
@@ -103,7 +103,7 @@ def test_halving_by_hand(tmp_path: Path) -> None:
 def test_thin_lines_are_averaged_not_dropped(tmp_path: Path) -> None:
     frames = np.zeros((1, 64, 64, 3), np.uint8)
     frames[:, :, 1::8] = 240
-    fitted = fit(raw(frames), store_of(tmp_path, None))
+    fitted = fit_video(raw(frames), store_of(tmp_path, None))
     assert abs(fitted.frames.mean() - 30) < 4
 
 
@@ -111,7 +111,7 @@ def test_masks_take_the_nearest_pixel(tmp_path: Path) -> None:
     masks = np.zeros((1, 16, 16), np.uint8)
     masks[0, 6:10, 2:6] = 7
     masks[0, 8:, 8:] = 200
-    fitted = fit(raw(np.zeros((1, 16, 16, 3), np.uint8), masks), store_of(tmp_path, None))
+    fitted = fit_video(raw(np.zeros((1, 16, 16, 3), np.uint8), masks), store_of(tmp_path, None))
     expected = np.zeros((8, 8), np.uint8)
     expected[3:5, 1:3] = 7
     expected[4:, 4:] = 200
@@ -122,10 +122,10 @@ def test_masks_take_the_nearest_pixel(tmp_path: Path) -> None:
 def test_no_crop_squeezes_the_whole_frame(tmp_path: Path) -> None:
     frames = np.zeros((1, 8, 16, 3), np.uint8)
     frames[:, :, :8] = 200
-    squeezed = fit(raw(frames), store_of(tmp_path, None, crop="none")).frames
+    squeezed = fit_video(raw(frames), store_of(tmp_path, None, crop="none")).frames
     assert squeezed[0, 0, :3, 0].tolist() == [200, 200, 200]
     assert squeezed[0, 0, 5:, 0].tolist() == [0, 0, 0]
-    cropped = fit(raw(frames), store_of(tmp_path, None)).frames
+    cropped = fit_video(raw(frames), store_of(tmp_path, None)).frames
     assert cropped[0, 0, :, 0].tolist() == [200] * 4 + [0] * 4
 
 
@@ -133,7 +133,7 @@ def test_only_small_metadata_is_kept(tmp_path: Path) -> None:
     positions = [[0.123456] * 100]
     metadata = {"scale": 2.5, "instances": {"label": ["cup", "shoe"], "positions": positions}}
     video = RawVideo("video", np.zeros((1, 8, 8, 3), np.uint8), None, metadata)
-    kept = fit(video, store_of(tmp_path, None)).metadata
+    kept = fit_video(video, store_of(tmp_path, None)).metadata
     assert kept == {"scale": 2.5, "instances": {"label": ["cup", "shoe"]}}
 
 
@@ -155,7 +155,7 @@ def test_obj3d_from_files_to_clips(tmp_path: Path) -> None:
     with Image.open(tmp_path / "raw" / "val" / "1" / "test_11.png") as image:
         expected = np.asarray(image)[..., :3]
     np.testing.assert_array_equal(clip.video[2].permute(1, 2, 0).numpy(), expected)
-    verify(stores["val"], lambda done, total: None)
+    verify_store(stores["val"], lambda done, total: None)
 
 
 def solids_frames(frames: int) -> tuple[np.ndarray, np.ndarray]:
@@ -179,7 +179,7 @@ def test_instances_are_found_where_the_source_has_none(tmp_path: Path) -> None:
     for clip in dataset:
         assert clip.masks is not None
         first = int(clip.frames[0])
-        scores = score(true[first : first + 2], clip.masks.numpy())
+        scores = score_masks(true[first : first + 2], clip.masks.numpy())
         assert scores.missed == 0
         assert scores.iou.mean() > 0.9
     assert json.loads((stores["test"] / "index.json").read_text())["settings"]["instances"]
@@ -204,16 +204,16 @@ def test_a_store_that_does_not_say_has_no_instances(tmp_path: Path) -> None:
 def test_masks_of_the_source_are_kept(tmp_path: Path) -> None:
     frames, true = solids_frames(1)
     wanted = store_of(tmp_path, None, 64, instances=True)
-    kept = fit(raw(frames, true * 2), wanted).masks
+    kept = fit_video(raw(frames, true * 2), wanted).masks
     assert kept is not None
     np.testing.assert_array_equal(kept, true * 2)
-    assert fit(raw(frames), store_of(tmp_path, None, 64)).masks is None
+    assert fit_video(raw(frames), store_of(tmp_path, None, 64)).masks is None
 
 
 def test_a_video_without_instances_to_find_is_named(tmp_path: Path) -> None:
     wanted = store_of(tmp_path, None, 8, instances=True)
     with pytest.raises(GeocoError, match=r"^video: instances are .* set data.instances=false"):
-        fit(raw(np.zeros((1, 8, 8, 3), np.uint8)), wanted)
+        fit_video(raw(np.zeros((1, 8, 8, 3), np.uint8)), wanted)
 
 
 def test_folder_import(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_movi_is_imported_with_its_masks(tmp_path: Path) -> None:
     seen: list[ImportProgress] = []
     assert list(import_data(config, seen.append)) == ["val"]
     assert seen[-1] == ImportProgress("val", 3, 3)
-    videos = list(movi.read(source, "val"))
+    videos = list(movi.read_videos(source, "val"))
     dataset = StoreDataset(config, "val")
     assert [clip.source for clip in dataset if int(clip.frames[0]) == 0] == [
         video.source for video in videos

@@ -73,7 +73,7 @@ def png(array: np.ndarray) -> bytes:
 
 @pytest.mark.parametrize("position", range(3))
 def test_frames_and_masks_are_those_that_were_drawn(position: int) -> None:
-    video = list(movi.read(source(FILES), "val"))[position]
+    video = list(movi.read_videos(source(FILES), "val"))[position]
     drawn = fixture.draw(ORDER[position])
     assert video.source == f"movi_c/val/{900 + ORDER[position]}"
     np.testing.assert_array_equal(video.frames, drawn["video"])
@@ -85,7 +85,7 @@ def test_frames_and_masks_are_those_that_were_drawn(position: int) -> None:
 
 @pytest.mark.parametrize("position", range(3))
 def test_metadata_is_what_was_drawn(position: int) -> None:
-    metadata = list(movi.read(source(FILES), "val"))[position].metadata
+    metadata = list(movi.read_videos(source(FILES), "val"))[position].metadata
     drawn = fixture.draw(ORDER[position])
     assert metadata == json.loads(json.dumps(metadata))
     for name, value in drawn["metadata"].items():
@@ -102,7 +102,7 @@ def test_metadata_is_what_was_drawn(position: int) -> None:
 
 
 def test_ragged_instances_differ_in_length() -> None:
-    instances = list(movi.read(source(FILES), "val"))[1].metadata["instances"]
+    instances = list(movi.read_videos(source(FILES), "val"))[1].metadata["instances"]
     assert [len(boxes) for boxes in instances["bboxes"]] == [24, 0]  # one is never in the picture
     assert instances["bbox_frames"][0][:3] == [0, 1, 2]
     assert instances["bboxes"][0][0] == pytest.approx([1 / 12, 0, 4 / 12, 4 / 16])
@@ -115,7 +115,7 @@ def test_flow_is_decoded_to_pixels_on_demand(folder: Path) -> None:
         if not declared:
             (folder / "features.json").unlink()
         for index, example in zip(ORDER, movi.read_examples(source(folder), "val"), strict=True):
-            flow = example.forward_flow()
+            flow = example.decode_forward_flow()
             assert flow.dtype == np.float32
             rows, columns = time + 100 * row + index, 8192 + 300 * column - 50 * time
             np.testing.assert_allclose(flow[..., 0], rows * 16 / 65535 - 2, atol=1e-5)
@@ -123,11 +123,11 @@ def test_flow_is_decoded_to_pixels_on_demand(folder: Path) -> None:
 
 
 def test_features_of_an_older_tfds_mean_the_same(folder: Path) -> None:
-    expected = list(movi.read(source(folder), "val"))
+    expected = list(movi.read_videos(source(folder), "val"))
     older = FIXTURE / "features_4.5.2.json"
     assert tfrecord.read_features(older) == tfrecord.read_features(folder / "features.json")
     shutil.copy(older, folder / "features.json")
-    found = list(movi.read(source(folder), "val"))
+    found = list(movi.read_videos(source(folder), "val"))
     assert [video.metadata for video in found] == [video.metadata for video in expected]
 
 
@@ -140,11 +140,11 @@ def test_features_say_shape_and_type() -> None:
 
 
 def test_without_features_the_published_shapes_hold(folder: Path) -> None:
-    expected = [video.metadata for video in movi.read(source(folder), "val")]
+    expected = [video.metadata for video in movi.read_videos(source(folder), "val")]
     (folder / "features.json").unlink()
-    assert [video.metadata for video in movi.read(source(folder), "val")] == expected
+    assert [video.metadata for video in movi.read_videos(source(folder), "val")] == expected
     (folder / "instances-category.labels.txt").unlink()
-    assert next(movi.read(source(folder), "val")).metadata["instances"]["category"] == [0, 3]
+    assert next(movi.read_videos(source(folder), "val")).metadata["instances"]["category"] == [0, 3]
 
 
 def test_declared_booleans_are_booleans(folder: Path) -> None:
@@ -159,7 +159,7 @@ def test_declared_booleans_are_booleans(folder: Path) -> None:
         "tensor": {"shape": {}, "dtype": "bool", "encoding": "none"},
     }
     (folder / "features.json").write_text(json.dumps(features))
-    found = next(movi.read(source(folder), "val")).metadata["instances"]["is_dynamic"]
+    found = next(movi.read_videos(source(folder), "val")).metadata["instances"]["is_dynamic"]
     assert found[0] is True
     assert found[1] is False
 
@@ -169,24 +169,24 @@ def test_declared_booleans_are_booleans(folder: Path) -> None:
 
 @pytest.mark.parametrize("above", [FILES, FILES.parent, FILES.parent.parent, FIXTURE])
 def test_a_parent_folder_will_do(above: Path) -> None:
-    assert movi.count(source(above), "val") == 3
+    assert movi.count_videos(source(above), "val") == 3
 
 
 def test_count_is_unknown_without_dataset_info(folder: Path) -> None:
     (folder / "dataset_info.json").unlink()
-    assert movi.count(source(folder), "val") is None
-    assert len(list(movi.read(source(folder), "val"))) == 3
+    assert movi.count_videos(source(folder), "val") is None
+    assert len(list(movi.read_videos(source(folder), "val"))) == 3
 
 
 def test_count_is_unknown_for_a_split_that_is_not_described(folder: Path) -> None:
     for name in (FIRST, SECOND):
         (folder / name).rename(folder / name.replace("validation", "test"))
-    assert movi.count(source(folder), "test") is None
+    assert movi.count_videos(source(folder), "test") is None
 
 
 @pytest.mark.parametrize("skip", range(5))
 def test_skip_goes_on_at_the_right_video(skip: int) -> None:
-    names = [video.metadata["video_name"] for video in movi.read(source(FILES), "val", skip)]
+    names = [video.metadata["video_name"] for video in movi.read_videos(source(FILES), "val", skip)]
     assert names == ["900", "902", "901"][skip:]
 
 
@@ -195,14 +195,14 @@ def test_skipped_records_are_not_read(folder: Path) -> None:
     content[200] ^= 255
     (folder / FIRST).write_bytes(content)
     with pytest.raises(GeocoError, match="checksum"):
-        next(movi.read(source(folder), "val"))
-    assert next(movi.read(source(folder), "val", 1)).source == "movi_c/val/902"
+        next(movi.read_videos(source(folder), "val"))
+    assert next(movi.read_videos(source(folder), "val", 1)).source == "movi_c/val/902"
 
 
 def test_an_empty_file_holds_no_records(folder: Path) -> None:
     (folder / FIRST).write_bytes(b"")
     (folder / "dataset_info.json").unlink()
-    assert [video.source for video in movi.read(source(folder), "val")] == ["movi_c/val/901"]
+    assert [video.source for video in movi.read_videos(source(folder), "val")] == ["movi_c/val/901"]
 
 
 # -- other encoders --------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def test_records_of_the_tfrecord_package(tmp_path: Path) -> None:
     )
     writer.write({"video": ([png(frame) for frame in frames[:2]], "byte")})
     writer.close()
-    first, second = movi.read(source(tmp_path), "train")
+    first, second = movi.read_videos(source(tmp_path), "train")
     np.testing.assert_array_equal(first.frames, frames)
     assert first.masks is not None
     np.testing.assert_array_equal(first.masks, masks)
@@ -255,8 +255,12 @@ def test_repeated_fields_may_be_packed_or_not(tmp_path: Path) -> None:
     path.write_bytes(frame_record(b"\x0a" + bytes([len(long) & 127 | 128, len(long) >> 7]) + long))
     fields = tfrecord.parse_example(tfrecord.list_records(path)[0])
     for prefix in ("", "packed "):
-        np.testing.assert_array_equal(tfrecord.values(fields[prefix + "floats"]), [0.5, -3.0])
-        np.testing.assert_array_equal(tfrecord.values(fields[prefix + "integers"]), [7, 300, -1])
+        np.testing.assert_array_equal(
+            tfrecord.extract_values(fields[prefix + "floats"]), [0.5, -3.0]
+        )
+        np.testing.assert_array_equal(
+            tfrecord.extract_values(fields[prefix + "integers"]), [7, 300, -1]
+        )
 
 
 @given(st.lists(st.binary(max_size=400), max_size=6))
@@ -505,7 +509,7 @@ def test_bad_files_get_one_clear_sentence(folder: Path, kind: str) -> None:
     damage, expected = BAD_FILES[kind]
     damage(folder)
     with pytest.raises(GeocoError, match=expected) as caught:
-        list(movi.read(source(folder), "val"))
+        list(movi.read_videos(source(folder), "val"))
     assert "\n" not in str(caught.value)
     assert str(folder) in str(caught.value)
 
@@ -513,7 +517,7 @@ def test_bad_files_get_one_clear_sentence(folder: Path, kind: str) -> None:
 def test_masks_may_be_absent_where_none_are_declared(folder: Path) -> None:
     change(folder / FIRST, lambda fields: fields.pop("segmentations"))
     (folder / "features.json").unlink()
-    assert [video.masks is None for video in movi.read(source(folder), "val")] == [
+    assert [video.masks is None for video in movi.read_videos(source(folder), "val")] == [
         True,
         False,
         False,
@@ -523,7 +527,7 @@ def test_masks_may_be_absent_where_none_are_declared(folder: Path) -> None:
 def test_flow_that_is_absent_is_named(folder: Path) -> None:
     change(folder / FIRST, lambda fields: fields.pop("forward_flow"))
     with pytest.raises(GeocoError, match="record 0 at byte 0: the field 'forward_flow' is missing"):
-        next(movi.read_examples(source(folder), "val")).forward_flow()
+        next(movi.read_examples(source(folder), "val")).decode_forward_flow()
 
 
 @given(st.integers(0, 10**6), st.integers(1, 255))
@@ -537,7 +541,7 @@ def test_damaged_pictures_never_escape_as_other_errors(position: int, difference
         writer.write({"video": ([bytes(picture)], "byte")})
         writer.close()
         try:
-            next(movi.read(source(path.parent), "test"))
+            next(movi.read_videos(source(path.parent), "test"))
             message = ""
         except GeocoError as error:
             message = str(error)
@@ -548,4 +552,4 @@ def test_damaged_pictures_never_escape_as_other_errors(position: int, difference
 def test_missing_libraries_name_the_extra(monkeypatch: pytest.MonkeyPatch, library: str) -> None:
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(GeocoError, match=r"pip install 'geoco-savi\[movi\]'"):
-        list(movi.read(source(FILES), "val"))
+        list(movi.read_videos(source(FILES), "val"))

@@ -39,30 +39,30 @@ def numbers(video: obj3d.RawVideo) -> list[int]:
 
 
 def test_order_is_numeric(source: Obj3DSource) -> None:
-    assert obj3d.splits(source) == ("val", "test")
-    assert obj3d.count(source, "val") == 3
-    videos = list(obj3d.read(source, "val"))
+    assert obj3d.list_splits(source) == ("val", "test")
+    assert obj3d.count_videos(source, "val") == 3
+    videos = list(obj3d.read_videos(source, "val"))
     assert [video.source for video in videos] == ["val/2", "val/9", "val/10"]
     assert numbers(videos[0]) == list(range(1, 13))
     assert videos[0].masks is None
 
 
 def test_pixels_are_exact(source: Obj3DSource) -> None:
-    frames = next(obj3d.read(source, "test")).frames
+    frames = next(obj3d.read_videos(source, "test")).frames
     assert frames.shape == (12, 10, 12, 3)
     assert (frames[6] == (7, 14, 100)).all()
 
 
 def test_skip_goes_on_after_the_first_videos(source: Obj3DSource) -> None:
-    assert [video.source for video in obj3d.read(source, "val", 2)] == ["val/10"]
-    assert list(obj3d.read(source, "val", 3)) == []
+    assert [video.source for video in obj3d.read_videos(source, "val", 2)] == ["val/10"]
+    assert list(obj3d.read_videos(source, "val", 3)) == []
 
 
 def test_alpha_is_dropped(source: Obj3DSource) -> None:
     for number in range(1, 13):
         file = source.path / "val" / "2" / f"test_{number}.png"
         Image.new("RGBA", (12, 10), (number, 20, 30, 255 if number > 1 else 128)).save(file)
-    frames = next(obj3d.read(source, "val")).frames
+    frames = next(obj3d.read_videos(source, "val")).frames
     assert frames[0, 0, 0].tolist() == [1, 20, 30]
     assert frames[11, 9, 11].tolist() == [12, 20, 30]
 
@@ -70,7 +70,7 @@ def test_alpha_is_dropped(source: Obj3DSource) -> None:
 def test_plain_frame_folders(tmp_path: Path) -> None:
     write_episode(tmp_path / "train" / "a", name="cam2_{:04d}.png", first=5)
     write_episode(tmp_path / "train" / "b", frames=3, name="{}.jpg")
-    first, second = obj3d.read(Obj3DSource(path=tmp_path), "train")
+    first, second = obj3d.read_videos(Obj3DSource(path=tmp_path), "train")
     assert numbers(first) == list(range(5, 17))
     assert np.abs(np.array(numbers(second)) - [1, 2, 3]).max() <= 2  # JPEG is not exact
     assert second.frames.shape == (3, 10, 12, 3)
@@ -80,8 +80,8 @@ def test_hidden_and_loose_files_are_ignored(source: Obj3DSource) -> None:
     (source.path / "val" / "readme.txt").write_text("hello")
     (source.path / "val" / ".cache").mkdir()
     (source.path / "val" / "2" / "._test_1.png").write_text("not an image")
-    assert obj3d.count(source, "val") == 3
-    assert numbers(next(obj3d.read(source, "val"))) == list(range(1, 13))
+    assert obj3d.count_videos(source, "val") == 3
+    assert numbers(next(obj3d.read_videos(source, "val"))) == list(range(1, 13))
 
 
 # -- bad folders -----------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ BAD_FOLDERS = {
 def test_bad_folders(source: Obj3DSource, kind: str) -> None:
     damage(source, kind)
     with pytest.raises(GeocoError, match=BAD_FOLDERS[kind]) as caught:
-        list(obj3d.read(source, "val"))
+        list(obj3d.read_videos(source, "val"))
     assert "\n" not in str(caught.value)
 
 
@@ -169,11 +169,11 @@ def test_missing_frame_is_named_as_its_neighbours(tmp_path: Path) -> None:
     episode = write_episode(tmp_path / "val" / "17", frames=100)
     (episode / "test_57.png").unlink()
     with pytest.raises(GeocoError, match=r"val/17: test_57.png is missing"):
-        next(obj3d.read(Obj3DSource(path=tmp_path), "val"))
+        next(obj3d.read_videos(Obj3DSource(path=tmp_path), "val"))
     episode = write_episode(tmp_path / "train" / "0", name="frame_{:05d}.png")
     (episode / "frame_00003.png").unlink()
     with pytest.raises(GeocoError, match=r"train/0: frame_00003.png is missing"):
-        next(obj3d.read(Obj3DSource(path=tmp_path), "train"))
+        next(obj3d.read_videos(Obj3DSource(path=tmp_path), "train"))
 
 
 def test_a_png_cut_anywhere_never_gives_wrong_pixels(tmp_path: Path) -> None:
@@ -182,12 +182,12 @@ def test_a_png_cut_anywhere_never_gives_wrong_pixels(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     Image.fromarray(generator.integers(0, 256, (10, 12, 3), dtype=np.uint8)).save(file)
     whole = file.read_bytes()
-    expected = next(obj3d.read(Obj3DSource(path=tmp_path), "val")).frames
+    expected = next(obj3d.read_videos(Obj3DSource(path=tmp_path), "val")).frames
     messages: list[str] = []
     for length in range(len(whole)):
         file.write_bytes(whole[:length])
         try:
-            frames = next(obj3d.read(Obj3DSource(path=tmp_path), "val")).frames
+            frames = next(obj3d.read_videos(Obj3DSource(path=tmp_path), "val")).frames
         except GeocoError as error:
             messages.append(str(error))
         else:
@@ -201,8 +201,8 @@ def test_unreadable(source: Obj3DSource) -> None:
     if os.access(source.path / "val" / "2" / "test_7.png", os.R_OK):
         pytest.skip("this user may read everything")
     with pytest.raises(GeocoError, match=r"test_7.png: cannot read this image: Permission denied"):
-        next(obj3d.read(source, "val"))
+        next(obj3d.read_videos(source, "val"))
     (source.path / "val" / "2").chmod(0)
     with pytest.raises(GeocoError, match=r"val/2: cannot read this folder: Permission denied"):
-        next(obj3d.read(source, "val"))
+        next(obj3d.read_videos(source, "val"))
     (source.path / "val" / "2").chmod(0o700)

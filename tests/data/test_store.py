@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 from geoco.config import StoreConfig, WindowConfig
 from geoco.data.clip import ClipBatch
 from geoco.data.source import RawVideo
-from geoco.data.store import StoreDataset, read_index, verify
+from geoco.data.store import StoreDataset, read_index, verify_store
 from geoco.data.store_writer import StoreWriter
 from geoco.errors import GeocoError
 
@@ -377,7 +377,7 @@ def test_bad_videos_are_refused(tmp_path: Path, changes: dict[str, Any], message
             writer.append(broken_video(**changes))
         writer.append(make_video(1))  # and nothing of the refused one is in the way
         writer.finish()
-    verify(tmp_path / "val", nothing)
+    verify_store(tmp_path / "val", nothing)
 
 
 def test_masks_for_all_videos_or_none(tmp_path: Path) -> None:
@@ -449,7 +449,7 @@ def test_bad_stores(tmp_path: Path, kind: str) -> None:
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
     with pytest.raises(GeocoError, match=message):
-        verify(path, nothing)
+        verify_store(path, nothing)
 
 
 def test_store_of_another_size(tmp_path: Path) -> None:
@@ -485,7 +485,7 @@ def test_unreadable_index(tmp_path: Path) -> None:
 def test_verify_names_the_damaged_video(tmp_path: Path, name: str, place: int) -> None:
     path = write_store(tmp_path / "val")
     calls: list[tuple[int, int]] = []
-    verify(path, lambda done, total: calls.append((done, total)))
+    verify_store(path, lambda done, total: calls.append((done, total)))
     assert calls == [(1, 3), (2, 3), (3, 3)]
     with (path / name).open("r+b") as file:
         file.seek(place)
@@ -493,4 +493,4 @@ def test_verify_names_the_damaged_video(tmp_path: Path, name: str, place: int) -
         file.seek(place)
         file.write(bytes([byte ^ 1]))  # one bit of the second video
     with pytest.raises(GeocoError, match=r"1 of 3 videos do not match .* first 'val/1'"):
-        verify(path, nothing)
+        verify_store(path, nothing)

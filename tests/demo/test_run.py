@@ -52,7 +52,7 @@ def blind() -> pretrained.Loaded:
 
 @pytest.fixture(scope="module")
 def dataset(loaded: pretrained.Loaded) -> SolidsDataset:
-    return run.scenes_for(loaded, Console(file=io.StringIO()))
+    return run.open_scenes(loaded, Console(file=io.StringIO()))
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def summary(loaded: pretrained.Loaded, dataset: SolidsDataset) -> Summary:
 
 @pytest.fixture(scope="module")
 def chosen(loaded: pretrained.Loaded, dataset: SolidsDataset) -> list[Subject]:
-    return demo_pictures.subjects(Editor(loaded), dataset)
+    return demo_pictures.choose_subjects(Editor(loaded), dataset)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -84,8 +84,8 @@ def easily_pleased() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def clip(loaded: pretrained.Loaded, dataset: SolidsDataset) -> demo_pictures.Clip:
-    return demo_pictures.edited_clip(Editor(loaded), dataset, 4)
+def clip(loaded: pretrained.Loaded, dataset: SolidsDataset) -> demo_pictures.EditedClip:
+    return demo_pictures.edit_clip(Editor(loaded), dataset, 4)
 
 
 def place(folder: Path, name: str, loaded: pretrained.Loaded) -> None:
@@ -183,7 +183,7 @@ def test_reconstruction_and_segmentation(summary: Summary, found: Factual) -> No
 def test_subjects_are_objects_and_the_slots_that_hold_them(
     chosen: list[Subject], dataset: SolidsDataset
 ) -> None:
-    assert [subject.window for subject in chosen] == demo_pictures.clear_windows(dataset)
+    assert [subject.window for subject in chosen] == demo_pictures.choose_clear_windows(dataset)
     assert all(dataset.starts[subject.window % len(dataset.starts)] == 16 for subject in chosen)
     assert any(subject.slot is not None for subject in chosen)
     for subject in chosen:
@@ -213,7 +213,7 @@ def test_subjects_are_objects_and_the_slots_that_hold_them(
 def test_edits_are_those_of_the_editor_and_of_the_generator(
     chosen: list[Subject], dataset: SolidsDataset
 ) -> None:
-    rows = demo_pictures.edited_rows(chosen, dataset)
+    rows = demo_pictures.edit_subjects(chosen, dataset)
     for number, (subject, row) in enumerate(zip(chosen, rows, strict=True)):
         following = (number + 1) % len(chosen)
         donor = chosen[following]
@@ -246,8 +246,8 @@ def test_edits_are_those_of_the_editor_and_of_the_generator(
 def test_the_gallery_shows_them_in_their_places(
     chosen: list[Subject], dataset: SolidsDataset
 ) -> None:
-    rows = demo_pictures.edited_rows(chosen, dataset)
-    picture = demo_pictures.gallery(chosen, rows)
+    rows = demo_pictures.edit_subjects(chosen, dataset)
+    picture = demo_pictures.compose_gallery(chosen, rows)
     zoom, side = 12, 192
 
     def cell(row: int, column: int) -> np.ndarray:
@@ -274,17 +274,17 @@ def test_a_free_move_hides_least() -> None:
     objects = torch.zeros(2, 64, 64, dtype=torch.bool)
     objects[0, 2:8, 20:26] = True  # at the top
     objects[1, 2:8, 32:38] = True  # and its neighbour on the right
-    assert demo_pictures.free_move(objects, 0, 10 / 64) == (-10, 0)
+    assert demo_pictures.choose_free_move(objects, 0, 10 / 64) == (-10, 0)
     objects[1, 2:8, 8:38] = True
     objects[1, 2:8, 20:26] = False
-    assert demo_pictures.free_move(objects, 0, 10 / 64) == (0, 10)
+    assert demo_pictures.choose_free_move(objects, 0, 10 / 64) == (0, 10)
 
 
 # -- the clip --------------------------------------------------------------------------------------
 
 
 def test_the_clip_is_an_episode_edited_through_all_frames(
-    clip: demo_pictures.Clip, dataset: SolidsDataset
+    clip: demo_pictures.EditedClip, dataset: SolidsDataset
 ) -> None:
     film, length = clip.film, SOLIDS.frames
     assert clip.title == "episode 1"  # window 4 of three to an episode
@@ -313,7 +313,7 @@ def test_the_clip_is_an_episode_edited_through_all_frames(
 
 
 def test_a_clip_is_edited_only_where_a_slot_follows_an_object(
-    clip: demo_pictures.Clip,
+    clip: demo_pictures.EditedClip,
     loaded: pretrained.Loaded,
     dataset: SolidsDataset,
     monkeypatch: pytest.MonkeyPatch,
@@ -329,13 +329,13 @@ def test_a_clip_is_edited_only_where_a_slot_follows_an_object(
         scores.append(2 * shared / (mask.sum() + (labels == label).sum()))
     assert max(scores) > 0.01
     monkeypatch.setattr(demo_pictures, "LEAST_F1", 0.99)
-    other = demo_pictures.edited_clip(Editor(loaded), dataset, 4)
+    other = demo_pictures.edit_clip(Editor(loaded), dataset, 4)
     assert other.film.history == ()
     assert np.array_equal(other.film.images, encoded.images)
 
 
-def test_the_clip_shows_original_and_edited(clip: demo_pictures.Clip) -> None:
-    pictures = demo_pictures.clip_pictures(clip)
+def test_the_clip_shows_original_and_edited(clip: demo_pictures.EditedClip) -> None:
+    pictures = demo_pictures.draw_clip(clip)
     assert len(pictures) == len(clip.film)
     zoom, side = 20, 320
     for picture, before, after in zip(pictures, clip.film.frames, clip.film.images, strict=True):
@@ -375,7 +375,9 @@ def test_the_demo_with_a_shipped_model(
 
     editor = Editor.load("geoco-solids-tiny")
     film = Film.replay((out / "edits.json").read_text(), editor)
-    again = demo_pictures.edited_clip(editor, dataset, demo_pictures.clear_windows(dataset)[0]).film
+    again = demo_pictures.edit_clip(
+        editor, dataset, demo_pictures.choose_clear_windows(dataset)[0]
+    ).film
     assert film.history == again.history
     assert np.array_equal(film.images, again.images)
     with Image.open(out / "edited.gif") as image:
@@ -390,7 +392,7 @@ def test_the_demo_with_a_shipped_model(
 
 def test_the_demo_of_a_named_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
-    monkeypatch.setattr(run, "run", lambda *given: asked.append((given[0], given[2])))
+    monkeypatch.setattr(run, "run_demo", lambda *given: asked.append((given[0], given[2])))
     done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path), "--model", "runs/mine"])
     assert done.exit_code == 0
     assert asked == [(tmp_path, "runs/mine")]
@@ -434,7 +436,7 @@ def test_which_model_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         shipped = dict.fromkeys(names, Path())
         monkeypatch.setattr(pretrained, "shipped", lambda shipped=shipped: shipped)
-        assert run.preferred() == wanted
+        assert run.find_preferred() == wanted
 
 
 def test_a_model_of_other_data_is_shown_embedded_scenes_of_its_size(
@@ -445,14 +447,14 @@ def test_a_model_of_other_data_is_shown_embedded_scenes_of_its_size(
         "other", loaded.model, config.Config(model=TINY, data=data), 0, (0, 1)
     )
     console = Console(file=io.StringIO())
-    assert run.scenes_for(other, console).frame_size == (SIZE, SIZE)
+    assert run.open_scenes(other, console).frame_size == (SIZE, SIZE)
     assert "other data" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_the_generators_edits_are_of_the_scene_beside_them(tmp_path: Path) -> None:
     dataset = SolidsDataset(config.SolidsConfig(), "val")
     scenes = dataset.extract_scenes(np.arange(4), np.full(4, 14))
-    with Image.open(run.edits_picture(tmp_path, dataset, scenes)) as image:
+    with Image.open(run.draw_edits(tmp_path, dataset, scenes)) as image:
         sheet = np.asarray(image)
     cells = [sheet[4:-4, 4 + k * 196 : 196 + k * 196] for k in range(7)]
     edits = (Move(1, 0, 0), Replace(1, 1, 1), Remove(1))

@@ -8,7 +8,7 @@ import pytest
 from geoco.config import SolidsConfig
 from geoco.data.solids import SolidsDataset
 from geoco.errors import GeocoError
-from geoco.instances import Scores, find_instances, score, with_allowance
+from geoco.instances import Scores, find_instances, grow_masks, score_masks
 from geoco.instances.find import check_frames
 from geoco.solids import render_scenes
 
@@ -63,7 +63,7 @@ def found_in(*canvases: Canvas) -> np.ndarray:
 
 
 def scored(*canvases: Canvas) -> Scores:
-    return score(np.stack([canvas.masks for canvas in canvases]), found_in(*canvases))
+    return score_masks(np.stack([canvas.masks for canvas in canvases]), found_in(*canvases))
 
 
 def assert_all_found(scores: Scores, objects: int, overlap: float) -> None:
@@ -178,7 +178,7 @@ def test_objects_seen_apart_stay_apart_while_one_hides_the_other() -> None:
 def test_numbers_are_kept() -> None:
     scenes = [passing(step) for step in range(23)]
     masks = np.stack([scene.masks for scene in scenes])
-    scores = score(masks, found_in(*scenes))
+    scores = score_masks(masks, found_in(*scenes))
     assert scores.same_number >= 66  # of 69
     first, last = found_in(*scenes)[[0, -1]]
     for place in ((30, 32), (44, 52)):
@@ -215,12 +215,12 @@ def test_the_allowance_by_hand() -> None:
     masks = np.zeros((1, 5, 6), np.uint8)
     masks[0, 2, 1:3] = 2
     masks[0, 0, 5] = 1
-    grown = with_allowance(masks)
+    grown = grow_masks(masks)
     assert grown.shape == (1, 2, 5, 6)
     assert np.argwhere(grown[0, 0]).tolist() == [[0, 4], [0, 5], [1, 5]]
     expected = [[1, 1], [1, 2], [2, 0], [2, 1], [2, 2], [2, 3], [3, 1], [3, 2]]
     assert np.argwhere(grown[0, 1]).tolist() == expected
-    assert with_allowance(np.zeros((2, 4, 4), np.uint8)).shape == (2, 0, 4, 4)
+    assert grow_masks(np.zeros((2, 4, 4), np.uint8)).shape == (2, 0, 4, 4)
 
 
 def test_scores_by_hand() -> None:
@@ -232,7 +232,7 @@ def test_scores_by_hand() -> None:
     found[0, 10:13, 2:5] = 5
     true[0, 10:14, 10:14] = 3
     found[0, 10:14, 14:18] = 6  # beside the third: common with the allowance are 8 of 32 pixels
-    result = score(true, found)
+    result = score_masks(true, found)
     assert result.iou.tolist() == [12 / 20, 0]
     assert result.allowed.tolist() == [1, 8 / 32]
     assert (result.missed, result.false, result.same_number) == (0.5, 1, 1)
@@ -241,9 +241,9 @@ def test_scores_by_hand() -> None:
 def test_scores_of_nothing() -> None:
     empty, one = np.zeros((2, 1, 8, 8), np.uint8)
     one[0, 1:5, 1:5] = 1
-    assert score(empty, empty).iou.size == 0
-    assert score(empty, one).false == 1
-    assert score(one, empty).missed == 1
+    assert score_masks(empty, empty).iou.size == 0
+    assert score_masks(empty, one).false == 1
+    assert score_masks(one, empty).missed == 1
 
 
 def test_numbers_that_change_are_counted() -> None:
@@ -251,7 +251,7 @@ def test_numbers_that_change_are_counted() -> None:
     true[:, 1:5, 1:5] = 1
     found = true.copy()
     found[2] *= 3
-    assert score(true, found).same_number == 3
+    assert score_masks(true, found).same_number == 3
 
 
 # -- the agreed quality ----------------------------------------------------------------------------
@@ -267,7 +267,7 @@ def test_quality_on_solids() -> None:
             dataset.extract_scenes(np.full(len(times), episode, np.int64), times), dataset.canvas
         )
         found = find_instances(pictures.frames.permute(0, 2, 3, 1).numpy())
-        scores.append(score(pictures.masks.numpy(), found))
+        scores.append(score_masks(pictures.masks.numpy(), found))
     assert_quality(Scores.cat(scores))
 
 
@@ -281,7 +281,7 @@ def test_quality_on_the_reference(every: int, missed: float) -> None:
     with np.load(REFERENCE) as stored:
         frames, masks = stored["frames"][::every], stored["masks"][::every]
     pairs = zip(masks, frames, strict=True)
-    found = Scores.cat([score(mask, find_instances(frame)) for mask, frame in pairs])
+    found = Scores.cat([score_masks(mask, find_instances(frame)) for mask, frame in pairs])
     assert_quality(found, missed)
 
 

@@ -34,8 +34,8 @@ def test_what_a_card_says_of_the_schedule(budget: float, step: int, said: str | 
     settings = config.Config(model=TINY, train=train)
     card = model_card.Card("one", settings, tiny().model, step, (0.1, 0.2), (20.0, 5))
     assert card.trial == said
-    assert ("a trial" in card.text()) == (said is not None)
-    assert "No tables" in card.text()
+    assert ("a trial" in card.to_markdown()) == (said is not None)
+    assert "No tables" in card.to_markdown()
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,8 @@ def test_what_a_card_says_of_the_schedule(budget: float, step: int, said: str | 
 def test_a_card_calls_only_what_learnt_geometry_geoco(name: str, said: str) -> None:
     settings = config.load(CONFIGS / f"{name}.yaml")
     card = model_card.Card("one", settings, tiny().model, 70_000, (0.1, 0.2), (20.0, 5))
-    assert f"# one\n\n{said}" in card.text()
-    assert ("GeoCo-SAVi" in card.text()) == said.startswith("GeoCo")
+    assert f"# one\n\n{said}" in card.to_markdown()
+    assert ("GeoCo-SAVi" in card.to_markdown()) == said.startswith("GeoCo")
 
 
 def test_runs_that_know_nothing_of_their_history(tmp_path: Path) -> None:
@@ -94,6 +94,6 @@ def test_a_card_says_where_a_run_took_over(tmp_path: Path) -> None:
         card = model_card.Card(
             "one", settings, tiny().model, 70_000, (0.1, 0.2), (20.0, 5), history
         )
-        assert (f"| began | {said} |" in card.text()) == (expected is not None)
-        assert ("does the same again" in card.text()) == (expected is None)
-        assert ("from the first step on" in card.text()) == (expected is not None)
+        assert (f"| began | {said} |" in card.to_markdown()) == (expected is not None)
+        assert ("does the same again" in card.to_markdown()) == (expected is None)
+        assert ("from the first step on" in card.to_markdown()) == (expected is not None)

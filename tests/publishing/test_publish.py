@@ -199,17 +199,17 @@ def test_places_of_this_machine_stay_here() -> None:
         path=Path("/home/me/stores/mine"),
         source=config.FolderSource(path=Path("~me/videos")),
     )
-    shared = publishing.portable(CONFIG.model_copy(update={"data": store}))
+    shared = publishing.make_portable(CONFIG.model_copy(update={"data": store}))
     assert shared.data.path == Path("mine")  # type: ignore[union-attr]
     assert "home" not in shared.to_yaml()
     assert "~" not in shared.to_yaml()
     store = config.StoreConfig(path=Path("stores/obj3d"), source=None)
     here = CONFIG.model_copy(update={"data": store})
-    assert publishing.portable(here) == here
+    assert publishing.make_portable(here) == here
     encoder = config.DinoEncoderConfig(weights="/models/dino")
     model = TINY.model_copy(update={"encoder": encoder})
     with pytest.raises(GeocoError, match=r"weights=facebook/dinov2-small"):
-        publishing.portable(CONFIG.model_copy(update={"model": model}))
+        publishing.make_portable(CONFIG.model_copy(update={"model": model}))
 
 
 # -- what is refused -------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def test_what_else_was_trained_on_is_said_without_its_place() -> None:
         update={"extra_stores": (ExtraStoreConfig(path=Path("/home/me/stores/mine"), times=3),)}
     )
     mixed = CONFIG.model_copy(update={"train": train})
-    assert publishing.portable(mixed).train.extra_stores == (
+    assert publishing.make_portable(mixed).train.extra_stores == (
         ExtraStoreConfig(path=Path("mine"), times=3),
     )
     own = model_card.describe_data(CONFIG)

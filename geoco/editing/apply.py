@@ -7,6 +7,7 @@ cannot show. What cannot be done at all is refused in a sentence.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float
@@ -141,7 +142,7 @@ def _duplicate(
         raise GeocoError(f"slot {into} cannot be duplicated into itself: name another slot")
     _find_slot(decoded, into, removed=True)
     shift = torch.tensor([edit.dx, edit.dy]) * _compute_pixel_pitch(decoded)
-    moved = Slots(source.appearance, source.position + shift.to(source.position), source.scale)
+    moved = replace(source, position=source.position + shift.to(source.position))
     warnings = _collect_geometry_warnings(decoded, edit.slot, moved, frames, trained_scales)
     if into not in spare:
         warnings = (f"slot {into} was not empty: the duplicate takes its place", *warnings)
@@ -151,14 +152,9 @@ def _duplicate(
 
 def _replace_background(decoded: DecodedFrames, donor: DecodedFrames, frames: Tensor) -> EditResult:
     own, other = decoded.background, donor.background
-    state, where = donor.slot(other), donor.attention[:, other]
-    slot = Slots(
-        *(
-            _extend_over_time(part, len(decoded))
-            for part in (state.appearance, state.position, state.scale)
-        )
-    )
-    changed = decoded.with_slot(own, slot, _extend_over_time(where, len(decoded)))
+    slot = donor.slot(other).map(partial(_extend_over_time, frames=len(decoded)))
+    attention = _extend_over_time(donor.attention[:, other], len(decoded))
+    changed = decoded.with_slot(own, slot, attention)
     return EditResult(_restrict_to_frames(decoded, changed, frames), ())
 
 

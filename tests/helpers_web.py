@@ -1,5 +1,6 @@
 """An editor's page without a browser, for the tests of the server."""
 
+import base64
 import io
 from typing import Any
 
@@ -76,3 +77,8 @@ def as_png(image: np.ndarray, kind: str = "PNG") -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(image).save(buffer, kind)
     return buffer.getvalue()
+
+
+def read_pixels(answer: dict[str, Any]) -> np.ndarray:
+    """The picture of an answer."""
+    return as_array(base64.b64decode(answer["frame"]["picture"]))

@@ -1,0 +1,110 @@
+"""Files in and out: exports, uploads and edit lists are what the editor reads and writes."""
+
+import io
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from helpers_web import HOME, SIZE, Page, as_array, as_png, make_samples, read_pixels
+from PIL import Image
+
+from geoco.editing.editor import Editor, Film, Scene
+from geoco.web import Settings, create_app
+
+
+def test_exports(page: Page, editor: Editor, frames: np.ndarray) -> None:
+    expected = editor.encode(frames[0, 0]).move(1, dx=3)
+    state = page.edit(page.open(), op="move", slot=1, dx=3)
+    path = f"/states/{state['id']}/export"
+    picture = page.get(f"{path}/picture.png")
+    assert np.array_equal(as_array(picture.content), expected.image)
+    assert picture.headers["content-disposition"] == 'attachment; filename="picture.png"'
+    large = as_array(page.get(f"{path}/picture.png?zoom=3").content)
+    assert np.array_equal(large, expected.image.repeat(3, 0).repeat(3, 1))
+    assert np.array_equal(as_array(page.get(f"{path}/original.png").content), frames[0, 0])
+    replayed = Scene.replay(page.get(f"{path}/edits.json").text, editor)
+    assert np.array_equal(replayed.image, expected.image)
+    page.get(f"{path}/picture.png?frame=1", 422)
+    page.get(f"{path}/passwords.txt", 422)
+
+
+def test_the_exported_code_runs(
+    page: Page, editor: Editor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = page.edit(page.open(), op="move", slot=1, dx=3)
+    path = f"/states/{state['id']}/export"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Editor, "load", classmethod(lambda cls, name: editor))
+    Path("original.png").write_bytes(page.get(f"{path}/original.png").content)
+    exec(page.get(f"{path}/edits.py").text, {})
+    assert np.array_equal(as_array(Path("edited.png").read_bytes()), read_pixels(state))
+
+
+def test_the_code_names_the_donors(page: Page) -> None:
+    donor = page.open("film")
+    state = page.edit(page.open(), op="transplant", slot=1, donor=donor["id"], donor_slot=2)
+    code = page.get(f"/states/{state['id']}/export/edits.py").text
+    assert "edits.json holds them, too" in code
+    assert "donor0 = editor.encode_video('donor0.mp4', seed=42)" in code
+    assert "scene = scene.transplant(1, donor0, donor_slot=2)" in code
+    compile(code, "edits.py", "exec")
+
+
+def test_exported_videos(page: Page, editor: Editor, frames: np.ndarray) -> None:
+    expected = editor.encode_video(frames[0]).remove(1)
+    state = page.edit(page.open("film"), op="remove", slot=1)
+    path = f"/states/{state['id']}/export"
+    with av.open(io.BytesIO(page.get(f"{path}/video.mp4?zoom=4").content)) as video:
+        shown = [frame.to_ndarray(format="rgb24") for frame in video.decode(video=0)]
+    assert np.stack(shown).shape == (6, 4 * SIZE, 4 * SIZE, 3)
+    large = expected.images.repeat(4, 1).repeat(4, 2)
+    assert np.abs(np.stack(shown).astype(int) - large).mean() < 8
+    with Image.open(io.BytesIO(page.get(f"{path}/animation.gif").content)) as animation:
+        assert animation.size == (SIZE, SIZE)
+    with av.open(io.BytesIO(page.get(f"{path}/original.mp4?zoom=4").content)) as video:
+        before = [frame.to_ndarray(format="rgb24") for frame in video.decode(video=0)]
+    source = frames[0].repeat(4, 1).repeat(4, 2)
+    assert np.abs(np.stack(before).astype(int) - source).mean() < 8
+    code = page.get(f"{path}/edits.py").text
+    assert "scene = editor.encode_video('original.mp4', seed=42)" in code
+    replayed = Film.replay(page.get(f"{path}/edits.json").text, editor)
+    assert np.array_equal(replayed.images, expected.images)
+
+
+def test_uploads(page: Page, editor: Editor, frames: np.ndarray) -> None:
+    answer = page.post("/uploads?seed=5", content=as_png(frames[1, 0]))
+    assert np.array_equal(read_pixels(answer), editor.encode(frames[1, 0], seed=5).image)
+    assert answer["notes"] == []
+    wide = np.zeros((40, 60, 3), dtype=np.uint8)
+    wide[:, 10:50] = frames[1, 0].repeat(3, 0).repeat(3, 1)[:40, :40]
+    answer = page.post("/uploads", content=as_png(wide), headers={"Content-Type": "video/mp4"})
+    assert np.array_equal(read_pixels(answer), editor.encode(wide).image)
+    assert answer["notes"] == [
+        "60 x 40 pixels, cut to its middle square and fitted to 16 x 16, the model's size"
+    ]
+
+
+def test_uploaded_videos_are_thinned(editor: Editor, frames: np.ndarray, tmp_path: Path) -> None:
+    app = create_app(editor, lambda: make_samples(frames), Settings(film_frames=3))
+    buffer = io.BytesIO()
+    first, *rest = [Image.fromarray(frame.repeat(2, 0).repeat(2, 1)) for frame in frames[0]]
+    first.save(buffer, "GIF", save_all=True, append_images=rest, duration=100)
+    with TestClient(app, base_url=HOME) as client:
+        answer = Page(client).post("/uploads", content=buffer.getvalue())
+    assert (answer["kind"], answer["frames"]) == ("video", 3)
+    assert answer["frames_per_second"] == pytest.approx(5)
+    assert answer["notes"][0] == "3 of 6 frames are used, evenly spaced"
+
+
+def test_imports(page: Page, editor: Editor, frames: np.ndarray) -> None:
+    other = editor.encode(frames[1, 0])
+    scene = editor.encode(frames[0, 0]).move(1, dx=2).transplant(2, other, 1)
+    answer = page.post("/imports", content=scene.to_json())
+    assert np.array_equal(read_pixels(answer), scene.image)
+    assert len(answer["edits"]) == 2
+    edited = page.edit(answer, op="remove", slot=1)
+    assert np.array_equal(read_pixels(edited), scene.remove(1).image)
+    film = editor.encode_video(frames[0]).remove(1, frames=(0, 2))
+    assert page.post("/imports", content=film.to_json())["frames"] == 6

@@ -1,0 +1,132 @@
+"""Sessions are apart from each other, expire, and stay within their memory."""
+
+import numpy as np
+import pytest
+from fastapi import HTTPException
+from fastapi.testclient import TestClient
+from helpers_web import HOME, SIZE, Page, make_samples, read_pixels
+
+from geoco.editing.editor import Editor
+from geoco.web import Settings, create_app
+from geoco.web.sessions import OpenedFrames, SceneState, Session, Sessions
+
+
+def test_another_session_sees_nothing(client: TestClient) -> None:
+    mine, theirs = Page(client), Page(client)
+    state, other = mine.open(), theirs.open("two")
+    message = "this session has no such state"
+    for path in ("", "/frames", "/export/picture.png"):
+        assert message in theirs.get(f"/states/{state['id']}{path}", 404).json()["detail"]
+    edit = {"op": "remove", "slot": 1}
+    assert message in theirs.post(f"/states/{state['id']}/edits", 404, json=edit)["detail"]
+    taking = {"op": "transplant", "slot": 1, "donor": state["id"], "donor_slot": 1}
+    assert message in theirs.post(f"/states/{other['id']}/edits", 404, json=taking)["detail"]
+    for name in ("", "x", "undefined", "%00"):
+        assert client.get(f"/api/sessions/{name}/states/{state['id']}").status_code == 404
+
+
+def test_sessions_expire_and_are_limited() -> None:
+    now = 0.0
+    sessions = Sessions(Settings(sessions=2, idle_seconds=10), lambda: now)
+    one, two = sessions.open(), sessions.open()
+    now = 8.0
+    assert sessions.find(one.id) is one
+    # Those that hold nothing make room.
+    three = sessions.open()
+    assert len(sessions) == 2
+    assert three.id != two.id
+    with pytest.raises(HTTPException, match="no such session"):
+        sessions.find(two.id)
+    now = 18.5
+    with pytest.raises(HTTPException, match="no such session"):
+        sessions.find(one.id)
+    now = 19.0
+    sessions.expire()
+    assert len(sessions) == 0
+
+
+def state_of(editor: Editor, frames: np.ndarray) -> SceneState:
+    state = SceneState(OpenedFrames(editor, frames, 42, 12))
+    state.compute_scene()
+    return state
+
+
+def test_sessions_in_use_are_not_taken_away(editor: Editor, frames: np.ndarray) -> None:
+    now = 0.0
+    sessions = Sessions(Settings(sessions=1, crowded_seconds=60), lambda: now)
+    first = sessions.open()
+    first.keep_state(state_of(editor, frames[0, :1]))
+    now = 50.0
+    with pytest.raises(HTTPException, match="too many sessions") as caught:
+        sessions.open()
+    assert caught.value.status_code == 503
+    now = 61.0
+    assert sessions.open() is not first
+    assert len(sessions) == 1
+
+
+def test_memory_is_limited_and_nothing_is_lost(editor: Editor, frames: np.ndarray) -> None:
+    plain = create_app(editor, lambda: make_samples(frames))
+    with TestClient(plain, base_url=HOME) as client:
+        page = Page(client)
+        page.open()
+        each = plain.state.service.sessions.find(page.root.split("/")[-1]).bytes
+    assert each > 4 * SIZE * SIZE * 4  # at least the alpha of four slots
+    limit = 4 * each
+    app = create_app(editor, lambda: make_samples(frames), Settings(session_bytes=limit))
+    with TestClient(app, base_url=HOME) as client:
+        page = Page(client)
+        states = [page.open()]
+        expected = [editor.encode(frames[0, 0])]
+        for _ in range(9):
+            states.append(page.edit(states[-1], op="move", slot=1, dx=1))
+            expected.append(expected[-1].move(1, dx=1))
+        session = app.state.service.sessions.find(page.root.split("/")[-1])
+        assert session.bytes <= limit
+        assert sum(session.find_state(state["id"]).cached is None for state in states) >= 6
+        for state, scene in zip(states, expected, strict=True):
+            assert np.array_equal(
+                read_pixels(page.get(f"/states/{state['id']}").json()), scene.image
+            )
+        assert session.bytes <= limit
+        detail = page.post("/scenes", 422, json={"sample": "film"})["detail"]
+        assert "MiB of a session: use fewer frames" in detail
+
+
+def test_all_sessions_share_memory(editor: Editor, frames: np.ndarray) -> None:
+    def fill(settings: Settings) -> tuple[Sessions, list[SceneState], SceneState]:
+        sessions = Sessions(settings)
+        one, two = sessions.open(), sessions.open()
+        mine = [state_of(editor, frames[0, :1]) for _ in range(3)]
+        theirs = state_of(editor, frames[1, :1])
+        for state in mine:
+            one.keep_state(state)
+        two.keep_state(theirs)
+        return sessions, mine, theirs
+
+    each = Session(Settings(), 0)
+    each.keep_state(state_of(editor, frames[0, :1]))
+    sessions, mine, theirs = fill(Settings(all_bytes=3 * each.held))
+    sessions.trim()
+    assert [state.cached is None for state in mine] == [True, True, False]
+    sessions, mine, theirs = fill(Settings(all_bytes=1))
+    sessions.trim()
+    assert [state.cached is None for state in mine] == [True, True, True]
+    assert theirs.cached is not None
+
+
+def test_old_states_are_dropped(editor: Editor, frames: np.ndarray) -> None:
+    app = create_app(editor, lambda: make_samples(frames), Settings(states=2, edits=3))
+    with TestClient(app, base_url=HOME) as client:
+        page = Page(client)
+        first = page.open()
+        state = first
+        for _ in range(3):
+            state = page.edit(state, op="move", slot=1, dx=1)
+        assert "dropped" in page.get(f"/states/{first['id']}", 404).json()["detail"]
+        again = page.get(f"/states/{state['id']}").json()
+        assert len(again["edits"]) == 3
+        detail = page.post(
+            f"/states/{state['id']}/edits", 422, json={"op": "move", "slot": 1, "dx": 1}
+        )["detail"]
+        assert "at most 3 edits" in detail

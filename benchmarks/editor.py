@@ -43,10 +43,10 @@ def main() -> None:
     print(f"{size} x {size}, {slots} slots, {os.cpu_count()} cores, load {load}", flush=True)
     print(f"\n{'':<44}{'measured':>12}{'target':>12}")
 
-    one, everything = decoding(editor, arguments.edits)
-    row("one edit of one slot", f"{one:.1f} ms", "")
-    row("decoding all slots", f"{everything:.1f} ms", "")
-    row("ratio", f"{one / everything:.2f}", f"{TARGET_RATIO}")
+    one, everything = time_decoding(editor, arguments.edits)
+    print_row("one edit of one slot", f"{one:.1f} ms", "")
+    print_row("decoding all slots", f"{everything:.1f} ms", "")
+    print_row("ratio", f"{one / everything:.2f}", f"{TARGET_RATIO}")
 
     listener = open_listener("127.0.0.1", 0)
     context = multiprocessing.get_context("spawn")
@@ -57,20 +57,20 @@ def main() -> None:
     try:
         for kind in ("previews", "edits"):
             for clients, target in ((1, TARGET_ONE), (8, TARGET_EIGHT)):
-                times, failed = ask(address, clients, arguments.edits, kind)
+                times, failed = send_edits(address, clients, arguments.edits, kind)
                 name = f"server, {kind}, {clients} client{'s' * (clients > 1)} at once, median"
-                row(name, f"{statistics.median(times):.0f} ms", f"{target:.0f} ms")
-                row("  slowest; failed", f"{max(times):.0f} ms; {failed}", "; 0")
+                print_row(name, f"{statistics.median(times):.0f} ms", f"{target:.0f} ms")
+                print_row("  slowest; failed", f"{max(times):.0f} ms; {failed}", "; 0")
     finally:
         process.terminate()
         process.join()
 
 
-def row(name: str, measured: str, target: str) -> None:
+def print_row(name: str, measured: str, target: str) -> None:
     print(f"{name:<44}{measured:>12}{target:>12}", flush=True)
 
 
-def decoding(editor: Editor, repeats: int) -> tuple[float, float]:
+def time_decoding(editor: Editor, repeats: int) -> tuple[float, float]:
     """Milliseconds of an edit with its picture, and of drawing the same scene from nothing."""
     size = editor.model.size
     clip = SolidsDataset(config.SolidsConfig(height=size, width=size), "val")[0]
@@ -78,16 +78,16 @@ def decoding(editor: Editor, repeats: int) -> tuple[float, float]:
     decoded = scene.decoded
     one, everything = [], []
     for number in range(repeats):  # by turns, so that other work on the machine hits both
-        one.append(seconds(lambda: scene.move(1, dx=number % 5 - 2).image))  # noqa: B023
+        one.append(time_call(lambda: scene.move(1, dx=number % 5 - 2).image))  # noqa: B023
         everything.append(
-            seconds(
+            time_call(
                 lambda: DecodedFrames.decode(decoded.model, decoded.slots, decoded.attention).image
             )
         )
     return 1000 * statistics.median(one), 1000 * statistics.median(everything)
 
 
-def seconds(work: Callable[[], Any]) -> float:
+def time_call(work: Callable[[], Any]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
@@ -101,7 +101,7 @@ def run_server(listener: socket.socket, weights: str) -> None:
     uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none")).run(sockets=[listener])
 
 
-def ask(address: str, clients: int, edits: int, kind: str) -> tuple[list[float], int]:
+def send_edits(address: str, clients: int, edits: int, kind: str) -> tuple[list[float], int]:
     """Milliseconds of every edit of clients that work at once, and how many edits failed."""
     times: list[float] = []
     failed: list[int] = []

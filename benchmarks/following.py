@@ -42,12 +42,12 @@ def masks(
     """What slots own in every frame; without names a slot is what the model gives its place."""
     if names:
         bound = tracking.track_slots(model, video, positions)
-        return compositing.hard_ownership(model.decode(bound).fields.logits)
+        return compositing.compute_masks(model.decode(bound).fields.logits)
     owned = []
     for frame in video:
         bound = model.bind(frame[None, None], positions[None])
         positions = bound.slots.position[0, 0]
-        owned.append(compositing.hard_ownership(model.decode(bound).fields.logits)[0, 0])
+        owned.append(compositing.compute_masks(model.decode(bound).fields.logits)[0, 0])
     return torch.stack(owned)
 
 

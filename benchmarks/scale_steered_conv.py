@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geoco.ops import backend_of, scale_steered_conv2d
+from geoco.ops import choose_backend, scale_steered_conv2d
 
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
 Convolution = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -88,7 +88,7 @@ def _table(
     ceilings: tuple[float, float],
 ) -> None:
     inputs = _inputs(device, batch, kind, size, side)
-    backend = backend_of(inputs[0])
+    backend = choose_backend(inputs[0])
     peers: dict[str, Convolution] = {"ordinary convolution": ordinary_conv2d}
     if device.type == "cuda":
         from steered_peers import materialized_conv2d

@@ -19,7 +19,7 @@ from geoco.data import SolidsDataset
 from geoco.evaluation import OneSlotModel, adapter
 from geoco.evaluation import windows as population
 from geoco.models import pretrained
-from geoco.models.selector import deployment_domain
+from geoco.models.selector import find_domain
 from geoco.training import selector_teacher
 from geoco.training.selector_teacher import Labels
 
@@ -78,7 +78,7 @@ def main() -> None:
         encoded = model.encode(frame, population.starting_positions(window, model.slots)[None])
         assert encoded.attention is not None
         drawn = model.fields(encoded.slots)
-        domain = deployment_domain(drawn.logits, selector.settings)
+        domain = find_domain(drawn.logits, selector.settings)
         settings = loaded.config.train.selector.teacher
         labels = selector_teacher.labels(frame, drawn, encoded.attention, domain, settings)
         after = selector.refine(drawn, encoded.attention).argmax(-3)

@@ -58,7 +58,7 @@ def main() -> None:
     ours = _schedule("ours", settings, fabric, feed, arguments.weights, arguments.steps, making)
     if arguments.peer:
         steered.scale_steered_conv2d = _peer  # type: ignore[assignment]
-        decoders.steered_layers = _peer_layers  # type: ignore[attr-defined]
+        decoders.apply_steered_layers = _peer_layers  # type: ignore[attr-defined]
         theirs = _schedule(
             "grid_sample", settings, fabric, feed, arguments.weights, arguments.steps, making
         )
@@ -93,7 +93,7 @@ def _schedule(
     torch.manual_seed(0)
     model = build(settings.model).to(fabric.device)
     checkpoints.load_into(
-        model, checkpoints.read_weights(pretrained.find(weights)).tensors, weights
+        model, checkpoints.read_weights(pretrained.find_weights(weights)).tensors, weights
     )
     curriculum = Curriculum(settings, model.cold_scale)
     stepper = Stepper(model, settings, fabric)

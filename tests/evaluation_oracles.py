@@ -15,7 +15,7 @@ from geoco import geometry, metrics
 from geoco.data import ClipBatch
 from geoco.evaluation import Encoded
 from geoco.evaluation.interfaces import Decoded
-from geoco.models.compositing import hard_ownership
+from geoco.models.compositing import compute_masks
 from geoco.models.slots import Slots
 
 STEP = 2 / 63  # one pixel of 64
@@ -80,7 +80,7 @@ class Warped(Discs):
     """
 
     def __init__(self, scenes: Slots, size: int = 64) -> None:
-        self.masks = hard_ownership(Discs(scenes, size).draw(scenes)[1])
+        self.masks = compute_masks(Discs(scenes, size).draw(scenes)[1])
         windows, count = scenes.scale.shape
         whose = torch.cartesian_prod(torch.arange(windows), torch.arange(count)).float()
         center = metrics.support_moments(self.masks).center

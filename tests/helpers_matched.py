@@ -53,7 +53,7 @@ class Shown:
     def __init__(self, model: Painted, sources: Sequence[str]) -> None:
         self.sources = sources
         rgb, logits = model.draw(model.scenes)
-        image = compositing.composite(rgb, compositing.ownership(logits))
+        image = compositing.composite(rgb, compositing.compute_alpha(logits))
         self.frames = (255 * image).round().to(torch.uint8)
         # Which window a frame is of is told by its corner, which no disc covers.
         self.frames[:, :, 0, 0] = torch.arange(len(sources), dtype=torch.uint8)[:, None]

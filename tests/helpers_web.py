@@ -20,7 +20,9 @@ HOME = "http://127.0.0.1"
 
 
 def make_editor() -> Editor:
-    return Editor(pretrained.Loaded("tiny", tiny().model.float(), config.Config(), 0, (0.05, 1.2)))
+    return Editor(
+        pretrained.LoadedModel("tiny", tiny().model.float(), config.Config(), 0, (0.05, 1.2))
+    )
 
 
 def make_frames() -> np.ndarray:

@@ -119,7 +119,7 @@ def test_moments_differentiate() -> None:
 
 def test_composition_by_hand() -> None:
     logits = torch.tensor([math.log(3.0), 0.0]).view(1, 2, 1, 1)
-    alpha = compositing.ownership(logits)
+    alpha = compositing.compute_alpha(logits)
     assert alpha.flatten().tolist() == pytest.approx([0.75, 0.25])
     rgb = torch.tensor([[1.0, 0, 0], [0, 1.0, 0.4]]).view(1, 2, 3, 1, 1)
     picture = compositing.composite(rgb, alpha)
@@ -127,13 +127,13 @@ def test_composition_by_hand() -> None:
 
 
 def test_alpha_is_a_partition() -> None:
-    alpha = compositing.ownership(torch.randn(2, 3, 5, 4, 4) * 9)
+    alpha = compositing.compute_alpha(torch.randn(2, 3, 5, 4, 4) * 9)
     torch.testing.assert_close(alpha.sum(-3), torch.ones(2, 3, 4, 4))
 
 
 def test_hard_ownership_takes_the_first_of_equals() -> None:
     logits = torch.tensor([[1.0, 2.0], [1.0, 5.0], [0.0, 5.0]]).view(3, 1, 2)
-    assert compositing.hard_ownership(logits).squeeze(1).tolist() == [
+    assert compositing.compute_masks(logits).squeeze(1).tolist() == [
         [True, False],
         [False, True],
         [False, False],
@@ -143,18 +143,18 @@ def test_hard_ownership_takes_the_first_of_equals() -> None:
 def test_one_foreground_ignores_other_foregrounds() -> None:
     logits = torch.randn(4, 3, 3, dtype=torch.float64)
     background = torch.tensor([False, True, False, True])
-    found = compositing.one_foreground(logits, background)
+    found = compositing.training_support(logits, background)
     aggregated = torch.log(logits[1].exp() + logits[3].exp())
     torch.testing.assert_close(found[0], torch.sigmoid(2 * (logits[0] - aggregated)))
     changed = logits.clone()
     changed[2] += 100
-    torch.testing.assert_close(compositing.one_foreground(changed, background)[0], found[0])
+    torch.testing.assert_close(compositing.training_support(changed, background)[0], found[0])
 
 
 def test_gradients_of_one_foreground_reach_target_and_background_alone() -> None:
     logits = torch.randn(4, 3, 3, requires_grad=True)
     background = torch.tensor([False, True, False, True])
-    compositing.one_foreground(logits, background)[0].sum().backward()
+    compositing.training_support(logits, background)[0].sum().backward()
     assert logits.grad is not None
     reached = logits.grad.abs().sum((1, 2)) > 0
     assert reached.tolist() == [True, True, False, True]
@@ -162,7 +162,7 @@ def test_gradients_of_one_foreground_reach_target_and_background_alone() -> None
 
 def test_without_background_nothing_contests_and_nothing_breaks() -> None:
     logits = torch.randn(3, 2, 2, requires_grad=True)
-    found = compositing.one_foreground(logits, torch.zeros(3, dtype=torch.bool))
+    found = compositing.training_support(logits, torch.zeros(3, dtype=torch.bool))
     assert (found == 1).all()
     found.sum().backward()
     assert logits.grad is not None
@@ -178,11 +178,11 @@ def test_foreground_slots_by_each_criterion() -> None:
     alpha = torch.full((6, 20, 20), 0.02)
     alpha.scatter_(0, owner[None], 0.9)
     scale = torch.tensor([0.2, 0.2, 0.3, 0.2, 0.2, 0.2])
-    found = compositing.foreground_slots(alpha, scale)
+    found = compositing.find_foreground_slots(alpha, scale)
     assert found.tolist() == [True, False, False, False, False, False]  # slot 5 owns more than 60 %
     faint = torch.full((6, 20, 20), 0.1)
     faint.scatter_(0, owner[None], 0.29)
-    assert not compositing.foreground_slots(faint, scale).any()
+    assert not compositing.find_foreground_slots(faint, scale).any()
 
 
 def test_backgrounds_by_mass_and_by_border() -> None:
@@ -191,16 +191,16 @@ def test_backgrounds_by_mass_and_by_border() -> None:
     alpha[1] = 1 - alpha[0]
     alpha[1, 4:6, :4] = 0
     alpha[2, 4:6, :4] = 1
-    assert compositing.measurement_background(alpha).item() == 1
-    assert compositing.selector_background(alpha).item() == 1
+    assert compositing.find_measurement_background(alpha).item() == 1
+    assert compositing.find_selector_background(alpha).item() == 1
     wide = torch.zeros(2, 20, 20)
     wide[0, 1:19, 1:19] = 1  # most of the picture
     wide[1] = 1 - wide[0]
-    assert compositing.measurement_background(wide).item() == 0
+    assert compositing.find_measurement_background(wide).item() == 0
     # Of the border's 256 pixels slot 0 owns 180; score 180/256 + 0.25 * 324/400 against the rest.
-    assert compositing.selector_background(wide).item() == 0
+    assert compositing.find_selector_background(wide).item() == 0
     frame = torch.zeros(2, 20, 20)
     frame[0, 4:16, 4:16] = 1
     frame[1] = 1 - frame[0]
     frame[:, :4] = torch.tensor([0.45, 0.55])[:, None, None]
-    assert compositing.selector_background(frame).item() == 1
+    assert compositing.find_selector_background(frame).item() == 1

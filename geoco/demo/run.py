@@ -72,7 +72,7 @@ def run_demo(out: Path, console: Console, model: str | None = None) -> None:
 
 def find_preferred() -> str | None:
     """The shipped model to show: one for these scenes if there is one, or any."""
-    names = list(pretrained.shipped())
+    names = list(pretrained.list_shipped())
     return next((name for name in names if name.startswith(PREFERRED)), next(iter(names), None))
 
 
@@ -131,7 +131,7 @@ def draw_videos(out: Path) -> Path:
 # -- a model ---------------------------------------------------------------------------------------
 
 
-def show_model(loaded: pretrained.Loaded, out: Path, console: Console) -> None:
+def show_model(loaded: pretrained.LoadedModel, out: Path, console: Console) -> None:
     """A gallery, an edited clip with its edit list, and a measured summary."""
     console.print(f"model: {loaded.name}, step {loaded.step:,}", highlight=False, soft_wrap=True)
     editor, dataset = Editor(loaded), open_scenes(loaded, console)
@@ -158,7 +158,7 @@ def show_model(loaded: pretrained.Loaded, out: Path, console: Console) -> None:
     _say(console, "these numbers with intervals", out / "summary.json")
 
 
-def open_scenes(loaded: pretrained.Loaded, console: Console) -> SolidsDataset:
+def open_scenes(loaded: pretrained.LoadedModel, console: Console) -> SolidsDataset:
     """Validation scenes as the model knows them, single frames of its own configuration."""
     data, size = loaded.config.data, loaded.model.size
     if not isinstance(data, SolidsConfig):

@@ -35,7 +35,7 @@ from geoco.evaluation.reference_objects import (
 from geoco.evaluation.windows import Factual, factual
 from geoco.metrics import Interval, rgb
 from geoco.models import pretrained
-from geoco.models.compositing import composite, hard_ownership, ownership
+from geoco.models.compositing import composite, compute_alpha, compute_masks
 from geoco.models.decoders import Fields
 from geoco.models.slots import Slots
 
@@ -73,7 +73,9 @@ class Summary:
     transplant: Kind
 
 
-def measure(loaded: pretrained.Loaded, dataset: SolidsDataset, windows: int = WINDOWS) -> Summary:
+def measure(
+    loaded: pretrained.LoadedModel, dataset: SolidsDataset, windows: int = WINDOWS
+) -> Summary:
     """One move, one resize and one transplant of every true object of some windows.
 
     Objects take turns with the protocol's commands: `geoco eval` runs all of them on each.
@@ -149,8 +151,8 @@ def _kind(
     after = before.clone()
     masks, targets = torch.zeros(2, len(commands), *before.shape[-2:], dtype=torch.bool)
     for chunk, slot, (colors, logits) in edited_scenes(model, found, commands, BATCH):
-        after[done[chunk]] = composite(colors, ownership(logits))
-        masks[chunk] = hard_ownership(logits)[:, slot]
+        after[done[chunk]] = composite(colors, compute_alpha(logits))
+        masks[chunk] = compute_masks(logits)[:, slot]
         targets[chunk] = ideal_targets(found, commands, chunk)[1]
     truth = truths(dataset, found, objects, asked, device).image
     region = oracle_targets(found, objects, asked, device).region

@@ -71,16 +71,16 @@ class DecodedFrames:
 
     @cached_property
     def alpha(self) -> Float[Tensor, "time slot height width"]:
-        return compositing.ownership(self.logits)
+        return compositing.compute_alpha(self.logits)
 
     @cached_property
     def background(self) -> int:
         """The slot that owns most, over all frames."""
-        return int(compositing.measurement_background(self.alpha.mean(0)))
+        return int(compositing.find_measurement_background(self.alpha.mean(0)))
 
     @cached_property
     def masks(self) -> Bool[Tensor, "time slot height width"]:
-        return compositing.hard_ownership(self.logits)
+        return compositing.compute_masks(self.logits)
 
     @cached_property
     def image(self) -> Float[Tensor, "time 3 height width"]:

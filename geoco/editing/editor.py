@@ -52,7 +52,7 @@ Editable = TypeVar("Editable", bound="_EditableFrames")
 class Editor:
     """A model that encodes pictures and videos into slots that can be edited."""
 
-    def __init__(self, loaded: pretrained.Loaded) -> None:
+    def __init__(self, loaded: pretrained.LoadedModel) -> None:
         self.name, self.model = loaded.name, loaded.model
         self.trained_scales = loaded.trained_scales
         self.device = next(loaded.model.parameters()).device

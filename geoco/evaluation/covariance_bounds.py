@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
-from geoco.models.compositing import hard_ownership
+from geoco.models.compositing import compute_masks
 
 FEWEST_PIXELS = 16  # of a measurement domain
 LEAST_SIZE = 1e-8  # of a logit field that an error is relative to
@@ -116,8 +116,8 @@ def membership(
     margin = (expected - others.amax(-3)).abs()
     replaced = torch.where(_chosen(logits, slot), expected.unsqueeze(-3), logits.double())
     return Membership(
-        actual=_take(hard_ownership(logits), slot) & domain,
-        reference=_take(hard_ownership(replaced), slot) & domain,
+        actual=_take(compute_masks(logits), slot) & domain,
+        reference=_take(compute_masks(replaced), slot) & domain,
         uncertain=(margin <= (target - expected).abs()) & domain,
     )
 

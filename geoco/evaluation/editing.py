@@ -31,7 +31,7 @@ from geoco.evaluation.factual import Mean, mean
 from geoco.evaluation.interfaces import SlotModel
 from geoco.evaluation.windows import Factual, Progress
 from geoco.metrics import Interval
-from geoco.models.compositing import hard_ownership
+from geoco.models.compositing import compute_masks
 
 REPLICATES = 10_000
 PERCENT = 100.0
@@ -164,7 +164,7 @@ def outcomes(
     center = torch.full((count, 2), torch.nan, dtype=torch.float64)
     done = 0
     for chunk, slot, (_, logits) in edited_scenes(model, factual, commands, batch):
-        support = hard_ownership(logits)[:, slot]
+        support = compute_masks(logits)[:, slot]
         target = targets(factual, commands, chunk, support.device)[1]
         moments = metrics.support_moments(support)
         f1[chunk] = metrics.f1(support, target).cpu()

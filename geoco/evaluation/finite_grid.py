@@ -120,7 +120,7 @@ def chosen_objects(
         assert encoded.attention is not None
         _, logits = model.decode(encoded, encoded.slots)
         gate = torch.zeros_like(encoded.slots.appearance)
-        judged = slot_quality.judge(
+        judged = slot_quality.assess_slots(
             logits.cpu(), Binding(encoded.slots, encoded.attention, gate), SlotQualityConfig()
         )
         best, slot = judged.confidence.masked_fill(~judged.valid, -1).max(1)
@@ -199,7 +199,7 @@ class _Scenes:
                 drawn.logits[:, index].double(),
                 final[:, index],
                 others.logsumexp(1),
-                compositing.ownership(final)[:, index],
+                compositing.compute_alpha(final)[:, index],
                 receptive_field.to_plane(model.validity(own.scale)),
                 torch.ones_like(final[:, 0]),
             ),

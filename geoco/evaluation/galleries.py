@@ -29,7 +29,7 @@ from geoco.evaluation.editing import PERCENT, EditRecords, Records
 from geoco.evaluation.gallery_layout import Group, Outline, Panel, gallery, zoom_of
 from geoco.evaluation.interfaces import SlotModel
 from geoco.evaluation.windows import Factual, window_major
-from geoco.models.compositing import composite, hard_ownership, ownership
+from geoco.models.compositing import composite, compute_alpha, compute_masks
 
 STRIPS, GRID, FAILURES = 6, 6, 6  # objects, objects to a side, edits of each kind
 FACTUAL, IDEAL, EDITED = "#ffd92f", "#ee3377", "#33bbee"
@@ -143,8 +143,8 @@ def edit(model: SlotModel, factual: Factual, commands: Commands, batch: int) -> 
     pictures = np.zeros((len(commands), height, width, 3), dtype=np.uint8)
     supports = np.zeros((len(commands), height, width), dtype=np.bool_)
     for chunk, slot, (rgb, logits) in edited_scenes(model, factual, commands, batch):
-        pictures[chunk.numpy()] = media.to_bytes(composite(rgb, ownership(logits)))
-        supports[chunk.numpy()] = hard_ownership(logits)[:, slot].cpu().numpy()
+        pictures[chunk.numpy()] = media.to_bytes(composite(rgb, compute_alpha(logits)))
+        supports[chunk.numpy()] = compute_masks(logits)[:, slot].cpu().numpy()
     wanted = targets(factual, commands, torch.arange(len(commands)))[1].numpy()
     return Edited(pictures, supports, wanted)
 

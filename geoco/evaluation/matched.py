@@ -222,8 +222,8 @@ def _outcomes(
     Those that no slot is there for come last, without a support; none if the model takes none.
     """
     for chunk, slot, (rgb, logits) in edited_scenes(model, factual, plan.commands, batch):
-        image = compositing.composite(rgb, compositing.ownership(logits))
-        support = compositing.hard_ownership(logits)[:, slot]
+        image = compositing.composite(rgb, compositing.compute_alpha(logits))
+        support = compositing.compute_masks(logits)[:, slot]
         target = targets(factual, plan.commands, chunk, support.device)[1]
         yield plan.done[chunk], image, support, target
     left = torch.full((len(plan.asked),), plan.taken)

@@ -17,7 +17,7 @@ from geoco.errors import GeocoError
 from geoco.evaluation.interfaces import Encoded, OneSlotModel, SlotModel
 from geoco.evaluation.windows import Factual, Progress
 from geoco.metrics import Spread
-from geoco.models.compositing import hard_ownership
+from geoco.models.compositing import compute_masks
 from geoco.models.slots import Slots
 
 SCALES = (0.1, 0.2, 0.3)
@@ -132,7 +132,7 @@ def _extents(
     for chunk in _chunks(pairs, batch):
         encoded = _pair(factual, pairs, chunk)
         for k, logits in enumerate(_drawn(model, encoded)):
-            moments = metrics.support_moments(hard_ownership(logits)[:, 0])
+            moments = metrics.support_moments(compute_masks(logits)[:, 0])
             radius[chunk.numpy(), k] = moments.radius.cpu().numpy()
             coverage[chunk.numpy(), k] = moments.coverage.cpu().numpy()
         done += len(chunk)

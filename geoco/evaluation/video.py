@@ -204,7 +204,7 @@ def _measured(
     time, kind = len(track.factual), KINDS.index(commands.kind)
     drawn = torch.zeros(len(commands), *masks.masks.shape[-2:], dtype=torch.bool)
     for chunk, slot, (_, logits) in edited_scenes(model, track.factual, commands, batch):
-        drawn[chunk] = compositing.hard_ownership(logits)[:, slot].cpu()
+        drawn[chunk] = compositing.compute_masks(logits)[:, slot].cpu()
 
     def tubes(frames: Tensor) -> Tensor:
         return frames.unflatten(0, (time, -1)).transpose(0, 1)

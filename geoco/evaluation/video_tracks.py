@@ -135,8 +135,8 @@ def _factual(model: SlotModel, encoded: Encoded, clip: Clip, window: int, batch:
     for rows in torch.arange(len(clip.video)).split(batch):
         some = encoded.rows(rows)
         rgb, logits = model.decode(some, some.slots)
-        alpha = compositing.ownership(logits)
-        found = compositing.hard_ownership(logits), compositing.measurement_background(alpha)
+        alpha = compositing.compute_alpha(logits)
+        found = compositing.compute_masks(logits), compositing.find_measurement_background(alpha)
         parts.append([part.cpu() for part in (*found, compositing.composite(rgb, alpha).float())])
     masks, background, image = (torch.cat(list(column)) for column in zip(*parts, strict=True))
     large = edit_maps.is_large_enough(masks, fewest_pixels(*masks.shape[-2:]))

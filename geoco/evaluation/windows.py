@@ -186,8 +186,8 @@ def _piece(model: SlotModel, dataset: Windows, windows: np.ndarray) -> Factual:
     clips = dataset.batch(windows.tolist())
     frames = _first_frames(model, clips)
     encoded, logits, image = _scene(model, frames, windows, 0)
-    masks = compositing.hard_ownership(logits)
-    background = compositing.measurement_background(compositing.ownership(logits))
+    masks = compositing.compute_masks(logits)
+    background = compositing.find_measurement_background(compositing.compute_alpha(logits))
     slots = torch.arange(masks.shape[1], device=masks.device)
     objects = edit_maps.is_large_enough(masks) & (slots != background[:, None])
     attention = encoded.attention
@@ -216,7 +216,7 @@ def _scene(
     starts = [starting_positions(int(w), model.slots, initialization) for w in windows]
     encoded = model.encode(frames, torch.stack(starts))
     rgb, logits = model.decode(encoded, encoded.slots)
-    return encoded, logits, compositing.composite(rgb, compositing.ownership(logits))
+    return encoded, logits, compositing.composite(rgb, compositing.compute_alpha(logits))
 
 
 def _first_frames(model: SlotModel, clips: ClipBatch) -> Float[Tensor, "batch 3 height width"]:

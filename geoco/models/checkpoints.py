@@ -48,7 +48,7 @@ Kind = Literal["weights", "state"]
 
 
 @dataclass(frozen=True)
-class Weights:
+class ModelWeights:
     """A model's tensors and the configuration that builds the model they belong to."""
 
     path: Path
@@ -59,7 +59,7 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class State:
+class TrainingState:
     """What a run needs beside its weights to go on."""
 
     path: Path
@@ -69,7 +69,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Best:
+class BestCheckpoint:
     """The checkpoint that validation likes best, and its value there."""
 
     path: Path
@@ -137,7 +137,7 @@ def prune(folder: Path, keep: int) -> None:
     """Delete all checkpoints but the last `keep` and the best."""
     sweep(folder)
     finished = _finished(folder)
-    chosen = best(folder)
+    chosen = find_best(folder)
     for step in list(finished)[: max(len(finished) - keep, 0)]:
         if chosen is None or step != chosen.step:
             remove_folder(finished[step])
@@ -151,7 +151,7 @@ def mark_best(folder: Path, step: int, value: float) -> None:
     write_whole(folder / BEST, text.encode() + b"\n")
 
 
-def best(folder: Path) -> Best | None:
+def find_best(folder: Path) -> BestCheckpoint | None:
     """The checkpoint that `mark_best` named last."""
     file = folder / BEST
     try:
@@ -164,26 +164,26 @@ def best(folder: Path) -> Best | None:
             f'{file}: damaged, expected {{"step": ..., "value": ...}}: delete it, and the next '
             "validation names the best checkpoint again"
         ) from None
-    return Best(_finished(folder).get(step, _path(folder, step)), step, value)
+    return BestCheckpoint(_finished(folder).get(step, _path(folder, step)), step, value)
 
 
-def latest(folder: Path) -> Path | None:
+def find_latest(folder: Path) -> Path | None:
     """The last finished checkpoint of a folder of checkpoints."""
     return next(reversed(_finished(folder).values()), None)
 
 
-def read_weights(path: Path) -> Weights:
+def read_weights(path: Path) -> ModelWeights:
     """Weights from a run (its latest checkpoint, not its best), a checkpoint or a weights file."""
     file = _weights_file(path)
     header, tensors = _read(file, "weights")
     config = configuration.loads(header["config"], str(file))
-    return Weights(file, config, header["step"], tensors, header["extra"])
+    return ModelWeights(file, config, header["step"], tensors, header["extra"])
 
 
-def read_state(path: Path) -> State:
+def read_state(path: Path) -> TrainingState:
     """The state beside the weights that `path` means, which it must belong to.
 
-    To resume, take both from one checkpoint: `latest` of a run may change in between.
+    To resume, take both from one checkpoint: `find_latest` of a run may change in between.
     """
     weights = _weights_file(path)
     file = weights.with_name(STATE)
@@ -198,7 +198,7 @@ def read_state(path: Path) -> State:
             f"{file}: it does not belong to the {WEIGHTS} beside it: put back the one that was "
             "saved with it, or resume from another checkpoint"
         )
-    return State(file, header["step"], tensors, header["extra"])
+    return TrainingState(file, header["step"], tensors, header["extra"])
 
 
 def load_into(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
@@ -221,7 +221,7 @@ def load_into(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> No
     model.load_state_dict(dict(tensors))
 
 
-def run_of(path: Path) -> Path | None:
+def find_run(path: Path) -> Path | None:
     """The run whose weights a path means: they lie in RUN/checkpoints/STEP or in RUN/refitted."""
     weights = _weights_file(path).absolute()
     if weights.parent.name == REFITTED:
@@ -257,7 +257,7 @@ def _weights_file(path: Path) -> Path:
         return path.with_name(WEIGHTS) if path.name == STATE else path
     if (path / WEIGHTS).is_file():
         return path / WEIGHTS
-    newest = latest(path / FOLDER if (path / FOLDER).is_dir() else path)
+    newest = find_latest(path / FOLDER if (path / FOLDER).is_dir() else path)
     if newest is None:
         raise GeocoError(
             f"{path}: there is no finished checkpoint here: give a run that has saved one, a "

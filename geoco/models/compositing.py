@@ -1,8 +1,8 @@
 """From slots' pictures to one picture, and the supports of slots in it.
 
 Three kinds of support never mix: training support (differentiable, one foreground at a time),
-measurement support (hard ownership), reference support (masks from outside). So with backgrounds:
-the training set, the selector's slot and the measurement slot are three things.
+measurement support (masks, by the largest alpha), reference support (masks from outside). So with
+backgrounds: the training set, the selector's slot and the measurement slot are three things.
 """
 
 import torch
@@ -14,7 +14,7 @@ SELECTOR_BORDER = 4  # pixels
 SELECTOR_MASS = 0.25  # lambda_mass of Eq. (bg-selection)
 
 
-def ownership(
+def compute_alpha(
     logits: Float[Tensor, "*batch slot height width"],
 ) -> Float[Tensor, "*batch slot height width"]:
     """Alpha: the softmax over all slots, Eq. (compositor); never in less than float32."""
@@ -29,7 +29,7 @@ def composite(
     return (rgb * alpha.unsqueeze(-3)).sum(-4)
 
 
-def hard_ownership(
+def compute_masks(
     logits: Float[Tensor, "*batch slot height width"],
 ) -> Bool[Tensor, "*batch slot height width"]:
     """Measurement support: a pixel belongs to the slot of largest alpha, the first of equals."""
@@ -38,7 +38,7 @@ def hard_ownership(
     return owner == slots[:, None, None]
 
 
-def one_foreground(
+def training_support(
     logits: Float[Tensor, "*batch slot height width"],
     background: Bool[Tensor, "*batch slot"],
 ) -> Float[Tensor, "*batch slot height width"]:
@@ -47,18 +47,18 @@ def one_foreground(
     The set is an identity, not a path for gradients; the logits of its members stay live. Where it
     is empty nobody contests a pixel, and the support is one everywhere.
     """
-    return torch.sigmoid(SHARPNESS * foreground_margin(logits, background))
+    return torch.sigmoid(SHARPNESS * compute_foreground_margin(logits, background))
 
 
-def foreground_margin(
+def compute_foreground_margin(
     logits: Float[Tensor, "*batch slot height width"],
     background: Bool[Tensor, "*batch slot"],
 ) -> Float[Tensor, "*batch slot height width"]:
     """Each slot's logit less the background set's."""
-    return logits - background_logit(logits, background)
+    return logits - compute_background_logit(logits, background)
 
 
-def background_logit(
+def compute_background_logit(
     logits: Float[Tensor, "*batch slot height width"],
     background: Bool[Tensor, "*batch slot"],
 ) -> Float[Tensor, "*batch 1 height width"]:
@@ -69,7 +69,7 @@ def background_logit(
     return logits.masked_fill(outside, -1e9).logsumexp(-3, keepdim=True)
 
 
-def foreground_slots(
+def find_foreground_slots(
     alpha: Float[Tensor, "*batch slot height width"],
     scale: Float[Tensor, "*batch slot"],
     fewest_pixels: int = 20,
@@ -79,21 +79,21 @@ def foreground_slots(
 ) -> Bool[Tensor, "*batch slot"]:
     """Slots that hold an object, judged on detached values; all others form the background set."""
     alpha, scale = alpha.detach(), scale.detach()
-    owned = hard_ownership(alpha).sum((-2, -1))
+    owned = compute_masks(alpha).sum((-2, -1))
     pixels = alpha.shape[-2] * alpha.shape[-1]
     peak = alpha.amax((-2, -1))
     sized = (owned > fewest_pixels) & (owned < most_coverage * pixels)
     return sized & (peak > least_peak) & (scale < largest_scale)
 
 
-def measurement_background(
+def find_measurement_background(
     alpha: Float[Tensor, "*batch slot height width"],
 ) -> Int64[Tensor, "*batch"]:
     """The slot with the largest mean alpha: what evaluation calls background."""
     return alpha.mean((-2, -1)).argmax(-1)
 
 
-def selector_background(
+def find_selector_background(
     alpha: Float[Tensor, "*batch slot height width"],
 ) -> Int64[Tensor, "*batch"]:
     """The slot that owns the image border, with a share for its mass: Eq. (bg-selection)."""

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from geoco import config, geometry
 from geoco.models.slots import Slots
-from geoco.ops import ScaleSteeredConv2d, enlarge, steered_layers
+from geoco.ops import ScaleSteeredConv2d, apply_steered_layers, upsample_bilinear
 
 CANONICAL_SCALE = 0.2
 CANONICAL_FILL = -20.0  # alpha logits outside the canvas
@@ -209,7 +209,7 @@ class BroadcastDecoder(Decoder):
         layers = zip(self.sizes, self.refine, strict=True)
         for size, alike in itertools.groupby(layers, key=operator.itemgetter(0)):
             side = geometry.count_samples(size, extent)
-            field = enlarge(field, side, side)
+            field = upsample_bilinear(field, side, side)
             field = self._refine_field(field, [layer for _, layer in alike], slots.scale)
         return field
 
@@ -249,7 +249,7 @@ class SteeredDecoder(BroadcastDecoder):
         return ScaleSteeredConv2d(inputs, outputs, kernel, *steering)
 
     def _refine_field(self, field: Tensor, layers: Sequence[nn.Module], scale: Tensor) -> Tensor:
-        return steered_layers(field, cast(list[ScaleSteeredConv2d], layers), scale)
+        return apply_steered_layers(field, cast(list[ScaleSteeredConv2d], layers), scale)
 
     def _color_logits(self, features: Tensor, scale: Tensor) -> Tensor:
         logits: Tensor = self.color(features, scale)

@@ -46,7 +46,7 @@ class ConvEncoder(nn.Module):
 class DinoEncoder(nn.Module):
     """Frozen DINOv2: tokens of its last block before the final norm, normalised and projected.
 
-    Images are enlarged to 336 x 336 (bicubic), which gives 24 x 24 patches of 14 pixels. `weights`
+    Images are upsampled to 336 x 336 (bicubic), which gives 24 x 24 patches of 14 pixels. `weights`
     is a folder or a name that `transformers` can load.
     """
 
@@ -101,7 +101,9 @@ def build_encoder(
     return DinoEncoder(settings.weights, settings.dim)
 
 
-def token_side(settings: config.ConvEncoderConfig | config.DinoEncoderConfig, size: int) -> int:
+def compute_token_side(
+    settings: config.ConvEncoderConfig | config.DinoEncoderConfig, size: int
+) -> int:
     """The side of an encoder's token grid for images of this size; no weights are read."""
     kind = ConvEncoder if isinstance(settings, config.ConvEncoderConfig) else DinoEncoder
     return kind.side(size)

@@ -87,7 +87,7 @@ class GeoCo(Model):
     @staticmethod
     def compute_cold_scale(settings: config.ModelConfig) -> float:
         size = settings.decoder.layers[-1][0]
-        return geometry.compute_uniform_scale(encoders.token_side(settings.encoder, size))
+        return geometry.compute_uniform_scale(encoders.compute_token_side(settings.encoder, size))
 
     def decoder_parameters(self) -> list[nn.Parameter]:
         return list(self.decoder.parameters())

@@ -28,7 +28,7 @@ class Reconstruction:
 
     @property
     def alpha(self) -> Float[Tensor, "batch time slot height width"]:
-        return compositing.ownership(self.fields.logits)
+        return compositing.compute_alpha(self.fields.logits)
 
     @property
     def image(self) -> Float[Tensor, "batch time 3 height width"]:

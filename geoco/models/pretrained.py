@@ -19,7 +19,7 @@ TRAINED_SCALES = "trained scales"  # in the header of weights: "low high"
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedModel:
     """A model that is ready to be used, and what is known of it."""
 
     name: str
@@ -29,7 +29,7 @@ class Loaded:
     trained_scales: tuple[float, float]  # that objects had in training
 
 
-def shipped() -> dict[str, Path]:
+def list_shipped() -> dict[str, Path]:
     """The weights that come with the package, by name."""
     return {
         file.parent.name: file
@@ -44,11 +44,11 @@ def from_pretrained(name: str | Path, device: str = "cpu") -> Model:
     return load(name, device).model
 
 
-def load(name: str | Path, device: str = "cpu") -> Loaded:
+def load(name: str | Path, device: str = "cpu") -> LoadedModel:
     """Build a model and give it its weights. Nothing is unpickled."""
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise GeocoError(f"device '{device}': expected cpu, or cuda where PyTorch finds one")
-    weights = checkpoints.read_weights(find(name))
+    weights = checkpoints.read_weights(find_weights(name))
     model = build(weights.config.model)
     checkpoints.load_into(model, weights.tensors, str(name))
     limits = weights.extra.get(TRAINED_SCALES)
@@ -57,31 +57,33 @@ def load(name: str | Path, device: str = "cpu") -> Loaded:
         if limits
         else (0.0, weights.config.train.quality.largest_scale)
     )
-    return Loaded(str(name), model.to(device).eval(), weights.config, weights.step, (low, high))
+    return LoadedModel(
+        str(name), model.to(device).eval(), weights.config, weights.step, (low, high)
+    )
 
 
-def find(name: str | Path) -> Path:
+def find_weights(name: str | Path) -> Path:
     """Where the weights of a name are; those of the Hub are fetched."""
-    known = shipped()
+    known = list_shipped()
     if str(name) in known:
         return known[str(name)]
     path = Path(name).expanduser()
     if path.exists():
         return path
-    if may_be_on_hub(name):
-        return from_hub(str(name))
+    if is_hub_name(name):
+        return fetch_from_hub(str(name))
     raise GeocoError(
         f"{name}: there is no such model: give a run, a file of weights"
         + (f", or one of {', '.join(known)}" if known else "")
     )
 
 
-def may_be_on_hub(name: str | Path) -> bool:
+def is_hub_name(name: str | Path) -> bool:
     """Whether a name has the form of a repository's, user/name."""
     return isinstance(name, str) and name.count("/") == 1 and not name.startswith((".", "/", "~"))
 
 
-def from_hub(name: str, file: str = checkpoints.WEIGHTS) -> Path:
+def fetch_from_hub(name: str, file: str = checkpoints.WEIGHTS) -> Path:
     """A file of a repository of the Hub, fetched if it is not here yet."""
     try:
         from huggingface_hub import hf_hub_download

@@ -55,7 +55,7 @@ class Densities:
         return (self.alpha + EPSILON) / (self.attention + EPSILON)
 
 
-def required_transfer(
+def compute_required_transfer(
     owner_gap: Float[Tensor, "*pixels"], other_gap: Float[Tensor, "*pixels"], margin: float
 ) -> Float[Tensor, "*pixels"]:
     """The smallest transfer with which background wins by the margin: Eq. (required-transfer-main).
@@ -67,28 +67,28 @@ def required_transfer(
 
 
 @torch.no_grad()
-def deployment_domain(
+def find_domain(
     logits: Float[Tensor, "*scene slot height width"], settings: config.SelectorConfig
 ) -> Domain:
     """Foreground-owned pixels of owners that amount to something, whose transfer is small."""
-    alpha = compositing.ownership(logits)
-    background = compositing.selector_background(alpha)
+    alpha = compositing.compute_alpha(logits)
+    background = compositing.find_selector_background(alpha)
     owner = logits.argmax(-3)
     background_map = background[..., None, None].expand_as(owner)
-    at_background = of_slot(logits, background_map)
-    required = required_transfer(
-        of_slot(logits, owner) - at_background,
+    at_background = pick_values(logits, background_map)
+    required = compute_required_transfer(
+        pick_values(logits, owner) - at_background,
         _strongest_other(logits, owner, background_map) - at_background,
         settings.margin,
     )
-    area = membership(owner, logits.shape[-3]).sum((-2, -1))
+    area = mark_members(owner, logits.shape[-3]).sum((-2, -1))
     sound = (area > settings.least_area) & (alpha.amax((-2, -1)) > settings.least_peak)
     owner_sound = sound.gather(-1, owner.flatten(-2)).unflatten(-1, owner.shape[-2:])
     deployed = (owner != background_map) & owner_sound & (required <= settings.label_limit)
     return Domain(background, owner, required, deployed)
 
 
-def transferred(
+def apply_transfer(
     logits: Float[Tensor, "*scene slot height width"],
     domain: Domain,
     accepted: Bool[Tensor, "*scene height width"],
@@ -100,11 +100,11 @@ def transferred(
     """
     moved = torch.clamp(domain.required.detach(), max=cap) * accepted
     slots = logits.shape[-3]
-    gives, takes = membership(domain.owner, slots), membership(domain.background_map, slots)
+    gives, takes = mark_members(domain.owner, slots), mark_members(domain.background_map, slots)
     return logits + moved.unsqueeze(-3) * (takes.to(moved.dtype) - gives.to(moved.dtype))
 
 
-def densities(
+def compute_densities(
     alpha: Float[Tensor, "*scene slot height width"],
     attention: Float[Tensor, "*scene slot token"],
 ) -> Densities:
@@ -117,14 +117,14 @@ def densities(
     return Densities(_density(alpha), _density(pixels.reshape(alpha.shape)))
 
 
-def of_slot(
+def pick_values(
     values: Float[Tensor, "*scene slot height width"], slot: Int64[Tensor, "*scene height width"]
 ) -> Float[Tensor, "*scene height width"]:
     """At every pixel the value of one slot."""
     return values.gather(-3, slot.unsqueeze(-3)).squeeze(-3)
 
 
-def membership(
+def mark_members(
     slot: Int64[Tensor, "*scene height width"], slots: int
 ) -> Bool[Tensor, "*scene slot height width"]:
     """For each of `slots` slots the pixels at which it is the one named."""
@@ -175,10 +175,10 @@ class Selector(nn.Module):
         weight, bias = (part.to(features.dtype) for part in self.project.parameters())
         with torch.autocast(features.device.type, enabled=False):
             projected = F.linear(features, weight, bias).to(kind)
-        own = pixels_of(projected, owner)
-        difference = own - pixels_of(projected, background)  # which cancels the bias
+        own = pick_pixels(projected, owner)
+        difference = own - pick_pixels(projected, background)  # which cancels the bias
         rgb = fields.plain_rgb.detach().movedim(-3, -1).to(kind)
-        color = pixels_of(rgb, owner) - pixels_of(rgb, background)
+        color = pick_pixels(rgb, owner) - pick_pixels(rgb, background)
         return torch.cat((scalars.to(kind), own, difference, color), -1)
 
     def transfer(
@@ -189,13 +189,13 @@ class Selector(nn.Module):
     ) -> Float[Tensor, "*scene slot height width"]:
         """Alpha logits after pixels of the domain whose score passes the threshold are given up."""
         accepted = domain.deployed & (torch.sigmoid(score.detach()) > self.settings.threshold)
-        return transferred(logits, domain, accepted, self.cap)
+        return apply_transfer(logits, domain, accepted, self.cap)
 
     def refine(
         self, fields: Fields, attention: Float[Tensor, "*scene slot token"]
     ) -> Float[Tensor, "*scene slot height width"]:
         """The alpha logits after the selector; no parameter of it has a gradient from them."""
-        domain = deployment_domain(fields.logits, self.settings)
+        domain = find_domain(fields.logits, self.settings)
         with torch.no_grad():
             score = self(fields, attention, domain)
         return self.transfer(fields.logits, domain, score)
@@ -208,19 +208,19 @@ def _scalars(
 
     The last two are what the owner attends to; all others move with it.
     """
-    alpha = compositing.ownership(logits)
-    density = densities(alpha, attention)
-    at_background = of_slot(logits, background)
+    alpha = compositing.compute_alpha(logits)
+    density = compute_densities(alpha, attention)
+    at_background = pick_values(logits, background)
     other_gap = _strongest_other(logits, owner, background) - at_background
     parts = (
-        of_slot(alpha, owner),
-        of_slot(alpha, background),
+        pick_values(alpha, owner),
+        pick_values(alpha, background),
         _strongest_other(alpha, owner, background).clamp(min=0),
-        of_slot(logits, owner) - at_background,
+        pick_values(logits, owner) - at_background,
         other_gap.masked_fill(other_gap.isneginf(), 0),  # nobody else there
-        of_slot(density.alpha, owner),
-        of_slot(density.attention, owner),
-        of_slot(density.ratio, owner).log(),
+        pick_values(density.alpha, owner),
+        pick_values(density.attention, owner),
+        pick_values(density.ratio, owner).log(),
     )
     return torch.stack(parts, -1)
 
@@ -228,7 +228,7 @@ def _scalars(
 def _strongest_other(values: Tensor, owner: Tensor, background: Tensor) -> Tensor:
     """The largest value of slots that are neither owner nor background; minus infinity if none."""
     slots = values.shape[-3]
-    named = membership(owner, slots) | membership(background, slots)
+    named = mark_members(owner, slots) | mark_members(background, slots)
     return values.masked_fill(named, -torch.inf).amax(-3)
 
 
@@ -236,7 +236,7 @@ def _density(values: Tensor) -> Tensor:
     return values / values.mean((-2, -1), keepdim=True).clamp(min=EPSILON)
 
 
-def pixels_of(
+def pick_pixels(
     values: Float[Tensor, "*scene slot height width channel"],
     slot: Int64[Tensor, "*scene height width"],
 ) -> Float[Tensor, "*scene height width channel"]:

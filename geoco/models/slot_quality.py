@@ -18,7 +18,7 @@ from geoco.models.slots import Binding
 
 
 @dataclass(frozen=True)
-class Judged:
+class SlotQuality:
     """What the factual decomposition says of each slot."""
 
     foreground: Bool[Tensor, "*batch slot"]  # holds an object; all others are background
@@ -28,12 +28,12 @@ class Judged:
 
 
 @torch.no_grad()
-def judge(
+def assess_slots(
     logits: Float[Tensor, "*batch slot height width"], binding: Binding, settings: SlotQualityConfig
-) -> Judged:
+) -> SlotQuality:
     """Foreground, fitness and confidence of slots, from what they own and attend to."""
-    alpha = compositing.ownership(logits)
-    foreground = compositing.foreground_slots(
+    alpha = compositing.compute_alpha(logits)
+    foreground = compositing.find_foreground_slots(
         alpha,
         binding.slots.scale,
         settings.fewest_pixels,
@@ -43,7 +43,7 @@ def judge(
     )
     # Without any background, support is one everywhere and says nothing.
     foreground_seen = foreground & ~foreground.all(-1, keepdim=True)
-    support = compositing.one_foreground(logits, ~foreground)
+    support = compositing.training_support(logits, ~foreground)
     shape = geometry.compute_moments(support)
     positioned = foreground_seen & (shape.coverage <= settings.position_coverage)
 
@@ -58,7 +58,7 @@ def judge(
         & (overlap < settings.most_overlap)
     )
     if settings.coherent:
-        owned, covered = compositing.hard_ownership(alpha), support > 0.5
+        owned, covered = compositing.compute_masks(alpha), support > 0.5
         both = (owned & covered).sum((-2, -1))
         agreement = both / (owned | covered).sum((-2, -1)).clamp_min(1)
         valid = (
@@ -67,7 +67,7 @@ def judge(
             & (tokens >= settings.fewest_coherent_tokens)
             & (agreement >= settings.least_agreement)
         )
-    return Judged(foreground, positioned, valid, 1 - overlap)
+    return SlotQuality(foreground, positioned, valid, 1 - overlap)
 
 
 def _largest_cosine(

@@ -157,10 +157,10 @@ class SlotAttention(nn.Module):
         slots = start
         for _ in range(iterations):
             attention, aggregate = self._attend(key, value, points, slots)
-            position, scale = attention_moments(attention, points)
+            position, scale = compute_attention_moments(attention, points)
             slots = Slots(self._update(slots.appearance, aggregate), position, scale)
         attention, aggregate = self._attend(key, value, points, slots)
-        position, scale = attention_moments(attention, points)
+        position, scale = compute_attention_moments(attention, points)
         appearance = slots.appearance
         gate = torch.zeros_like(appearance)
         if self.readout is not None:
@@ -215,7 +215,7 @@ class Readout(nn.Module):
         return appearance + gate * step, gate
 
 
-def attention_moments(
+def compute_attention_moments(
     attention: Float[Tensor, "batch slot token"], points: Float[Tensor, "token 2"]
 ) -> tuple[Float[Tensor, "batch slot 2"], Float[Tensor, "batch slot"]]:
     """Position and scale of slots, the moments of their attention: Eq. (isa-moments)."""

@@ -1,7 +1,13 @@
 """Operators that others may import."""
 
-from geoco.ops.stack import steered_layers
-from geoco.ops.steered import ScaleSteeredConv2d, backend_of, scale_steered_conv2d
-from geoco.ops.upsample import enlarge
+from geoco.ops.stack import apply_steered_layers
+from geoco.ops.steered import ScaleSteeredConv2d, choose_backend, scale_steered_conv2d
+from geoco.ops.upsample import upsample_bilinear
 
-__all__ = ["ScaleSteeredConv2d", "backend_of", "enlarge", "scale_steered_conv2d", "steered_layers"]
+__all__ = [
+    "ScaleSteeredConv2d",
+    "apply_steered_layers",
+    "choose_backend",
+    "scale_steered_conv2d",
+    "upsample_bilinear",
+]

@@ -76,7 +76,7 @@ def backward(
     return grad_x, grad_weight.to(kind), grad.sum((0, 2, 3)).to(kind), grad_dilation
 
 
-def interpolation(step: float, reach: int) -> tuple[Tensor, Tensor]:
+def compute_interpolation(step: float, reach: int) -> tuple[Tensor, Tensor]:
     """For a dilation below one: how taps [-reach, reach] spread over whole offsets, and the slope.
 
     Row t has 1 - f at offset k and f at k + 1, where t * step = k + f, outward from the centre; the
@@ -96,7 +96,7 @@ def interpolation(step: float, reach: int) -> tuple[Tensor, Tensor]:
 
 def _fold(weight: Tensor, step: float) -> tuple[Tensor, Tensor, Tensor]:
     """The kernel with its blends folded in, the matrix that did it, and that matrix's slope."""
-    blend, slope = interpolation(step, weight.shape[-1] // 2)
+    blend, slope = compute_interpolation(step, weight.shape[-1] // 2)
     spread = torch.kron(blend, blend).to(weight)
     steeper = (torch.kron(slope, blend) + torch.kron(blend, slope)).to(weight)
     return (weight.flatten(2) @ spread).view_as(weight), spread, steeper

@@ -46,7 +46,7 @@ def backward(
     )
 
 
-def enlarge(
+def upsample_bilinear(
     field: Float[Tensor, "batch dim rows columns"], height: int, width: int
 ) -> Float[Tensor, "batch dim height width"]:
     """Bilinear, endpoint to endpoint, to a finer grid."""
@@ -55,13 +55,13 @@ def enlarge(
     out = _empty(field, batch, channels, height, width)
     if out.numel() > 0:
         grid = (triton.cdiv(width, 32), height, batch)
-        kernels_upsample.enlarge[grid](
+        kernels_upsample.upsample[grid](
             field, out, rows, columns, height, width, channels, PIXELS=32, BLOCK=_block(channels)
         )
     return out
 
 
-def gather_enlarged(
+def upsample_bilinear_backward(
     grad: Float[Tensor, "batch dim height width"], rows: int, columns: int
 ) -> Float[Tensor, "batch dim rows columns"]:
     """The gradient of the coarser field."""
@@ -71,7 +71,7 @@ def gather_enlarged(
     if out.numel() > 0:
         reach = max(_reach(rows, height), _reach(columns, width))
         grid = (triton.cdiv(columns, 16), rows, batch)
-        kernels_upsample.gather[grid](
+        kernels_upsample.gather_gradient[grid](
             grad, out, rows, columns, height, width, channels,
             PIXELS=16, BLOCK=_block(channels), REACH=reach,
         )  # fmt: skip

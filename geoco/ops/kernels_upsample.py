@@ -1,11 +1,11 @@
-"""Triton kernels of the bilinear enlargement. Fields lie channels last."""
+"""Triton kernels of bilinear upsampling. Fields lie channels last."""
 
 import triton
 import triton.language as tl
 
 
 @triton.jit
-def enlarge(
+def upsample(
     field, out, rows, columns, height, width, channels, PIXELS: tl.constexpr, BLOCK: tl.constexpr
 ):
     """Every pixel of the finer grid from the four around it; one row's tile per program."""
@@ -39,7 +39,7 @@ def enlarge(
 
 
 @triton.jit
-def gather(
+def gather_gradient(
     grad, out, rows, columns, height, width, channels, PIXELS: tl.constexpr, BLOCK: tl.constexpr,
     REACH: tl.constexpr,
 ):  # fmt: skip

@@ -13,18 +13,18 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from geoco.ops.steered import ScaleSteeredConv2d, backend_of
+from geoco.ops.steered import ScaleSteeredConv2d, choose_backend
 
 _EACH = 3  # weight, bias and dilation of a layer
 
 
-def steered_layers(
+def apply_steered_layers(
     x: Float[Tensor, "batch in height width"],
     layers: Sequence[ScaleSteeredConv2d],
     scale: Float[Tensor, " batch"],
 ) -> Float[Tensor, "batch out height width"]:
     """What `layers` give one after the other, each rectified."""
-    if backend_of(x) == "reference":
+    if choose_backend(x) == "reference":
         for layer in layers:
             x = layer(x, scale, relu=True)
         return x

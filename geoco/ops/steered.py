@@ -37,13 +37,14 @@ def scale_steered_conv2d(
     wider one, and the dilation stays as it is. `auto` is `cpu` or `triton`, by the device.
     """
     _check(x, weight, bias, dilation)
-    if backend not in ("auto", "reference") and backend != backend_of(x):
+    if backend not in ("auto", "reference") and backend != choose_backend(x):
         raise GeocoError(
-            f"backend '{backend}' does not run on {x.device.type} tensors; use '{backend_of(x)}'"
+            f"backend '{backend}' does not run on {x.device.type} tensors; use "
+            f"'{choose_backend(x)}'"
         )
     if torch.is_autocast_enabled(x.device.type):
         x = x.to(torch.get_autocast_dtype(x.device.type))
-    if backend == "reference" or backend_of(x) == "reference":
+    if backend == "reference" or choose_backend(x) == "reference":
         with torch.autocast(x.device.type, enabled=False):
             plain = reference.steered_conv2d(x, weight, bias, dilation)
             return torch.relu(plain) if relu else plain
@@ -51,7 +52,7 @@ def scale_steered_conv2d(
     return result
 
 
-def backend_of(x: Tensor) -> Backend:
+def choose_backend(x: Tensor) -> Backend:
     """Which backend `auto` takes for a tensor."""
     names: dict[str, Backend] = {"cpu": "cpu", "cuda": "triton"}
     return names.get(x.device.type, "reference")

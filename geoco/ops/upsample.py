@@ -1,7 +1,8 @@
-"""Bilinear enlargement, endpoint to endpoint, in the field's own precision.
+"""Bilinear upsampling, endpoint to endpoint, in the field's own precision.
 
-The same as `F.interpolate(..., align_corners=True)`, whose way back on CUDA takes several times as
-long as its memory traffic would; there one Triton kernel for each direction takes its place.
+The same as `F.interpolate(..., align_corners=True)`, whose backward pass on CUDA takes several
+times as long as its memory traffic would; there one Triton kernel for each direction takes its
+place.
 """
 
 from typing import Any
@@ -14,7 +15,7 @@ from torch import Tensor
 from geoco.errors import GeocoError
 
 
-def enlarge(
+def upsample_bilinear(
     field: Float[Tensor, "batch dim height width"], height: int, width: int
 ) -> Float[Tensor, "batch dim rows columns"]:
     """A field on a finer grid whose corners lie on its own."""
@@ -23,24 +24,24 @@ def enlarge(
         return field
     if min(rows, columns) < 2 or height < rows or width < columns:
         raise GeocoError(
-            f"a field of {rows} x {columns} cannot be enlarged to {height} x {width}: it needs at "
+            f"a field of {rows} x {columns} cannot be upsampled to {height} x {width}: it needs at "
             "least 2 x 2 samples and must not shrink"
         )
-    result: Tensor = torch.ops.geoco.enlarge(field, height, width)
+    result: Tensor = torch.ops.geoco.upsample_bilinear(field, height, width)
     return result
 
 
 _library = torch.library.Library("geoco", "FRAGMENT")
-_library.define("enlarge(Tensor field, int height, int width) -> Tensor")
-_library.define("enlarge_backward(Tensor grad, int height, int width) -> Tensor")
+_library.define("upsample_bilinear(Tensor field, int height, int width) -> Tensor")
+_library.define("upsample_bilinear_backward(Tensor grad, int height, int width) -> Tensor")
 
 
-@torch.library.impl(_library, "enlarge", "CPU")
+@torch.library.impl(_library, "upsample_bilinear", "CPU")
 def _cpu_forward(field: Tensor, height: int, width: int) -> Tensor:
     return F.interpolate(field, (height, width), mode="bilinear", align_corners=True)
 
 
-@torch.library.impl(_library, "enlarge_backward", "CPU")
+@torch.library.impl(_library, "upsample_bilinear_backward", "CPU")
 def _cpu_backward(grad: Tensor, height: int, width: int) -> Tensor:
     size = [*grad.shape[:2], height, width]
     return torch.ops.aten.upsample_bilinear2d_backward(
@@ -48,18 +49,18 @@ def _cpu_backward(grad: Tensor, height: int, width: int) -> Tensor:
     )
 
 
-@torch.library.impl(_library, "enlarge", "CUDA")
+@torch.library.impl(_library, "upsample_bilinear", "CUDA")
 def _cuda_forward(field: Tensor, height: int, width: int) -> Tensor:
     from geoco.ops import cuda
 
-    return cuda.enlarge(field, height, width)
+    return cuda.upsample_bilinear(field, height, width)
 
 
-@torch.library.impl(_library, "enlarge_backward", "CUDA")
+@torch.library.impl(_library, "upsample_bilinear_backward", "CUDA")
 def _cuda_backward(grad: Tensor, height: int, width: int) -> Tensor:
     from geoco.ops import cuda
 
-    return cuda.gather_enlarged(grad, height, width)
+    return cuda.upsample_bilinear_backward(grad, height, width)
 
 
 def _fake(field: Tensor, height: int, width: int) -> Tensor:
@@ -68,8 +69,8 @@ def _fake(field: Tensor, height: int, width: int) -> Tensor:
     return torch.empty(shape, dtype=field.dtype, device=field.device, memory_format=layout)
 
 
-torch.library.register_fake("geoco::enlarge")(_fake)
-torch.library.register_fake("geoco::enlarge_backward")(_fake)
+torch.library.register_fake("geoco::upsample_bilinear")(_fake)
+torch.library.register_fake("geoco::upsample_bilinear_backward")(_fake)
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -77,7 +78,7 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-    return torch.ops.geoco.enlarge_backward(grad, *ctx.size), None, None
+    return torch.ops.geoco.upsample_bilinear_backward(grad, *ctx.size), None, None
 
 
-torch.library.register_autograd("geoco::enlarge", _backward, setup_context=_setup_context)
+torch.library.register_autograd("geoco::upsample_bilinear", _backward, setup_context=_setup_context)

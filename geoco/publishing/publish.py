@@ -113,7 +113,7 @@ def publish(
         scales,
         (float(factual.psnr.mean()), len(first)),
         model_card.read_history(
-            checkpoints.run_of(weights.path), weights.step, config.train.log_every
+            checkpoints.find_run(weights.path), weights.step, config.train.log_every
         ),
         found,
         note,
@@ -141,10 +141,10 @@ def publish(
 def verify(name: str | Path) -> Verification:
     """Evaluate a model's stored first windows on the CPU, and compare with what is stored."""
     loaded = pretrained.load(name)
-    place = pretrained.find(name)
+    place = pretrained.find_weights(name)
     file = place / FIRST if place.is_dir() else place.with_name(FIRST)
-    if not file.exists() and not Path(name).exists() and pretrained.may_be_on_hub(name):
-        file = pretrained.from_hub(str(name), FIRST)
+    if not file.exists() and not Path(name).exists() and pretrained.is_hub_name(name):
+        file = pretrained.fetch_from_hub(str(name), FIRST)
     first, psnr, masks = reference_windows.read_file(file)
     factual = first.evaluate(adapter(loaded.model, loaded.config))
     fresh = None

@@ -39,7 +39,7 @@ def picture(
     scene = model.decode(binding)
     slots = binding.slots
     chosen = _largest(scene)
-    commanded = compositing.hard_ownership(scene.fields.logits)
+    commanded = compositing.compute_masks(scene.fields.logits)
     picked = (torch.arange(slots.scale.shape[-1], device=chosen.device) == chosen[:, None])[:, None]
     moved = slots.position.clone()
     moved[..., 0] += STEP * 2 / (video.shape[-1] - 1)
@@ -50,7 +50,7 @@ def picture(
         replace(slots, appearance=torch.where(picked[..., None], given, slots.appearance)),
     ]
     # Masks by number, the background's left out: a picture shows what is not background.
-    background = compositing.measurement_background(scene.alpha)
+    background = compositing.find_measurement_background(scene.alpha)
     numbers = commanded.long().argmax(-3) + 1
     labels = numbers.masked_fill(numbers == background[..., None, None] + 1, 0)
     columns = [
@@ -109,8 +109,8 @@ def psnr(
 
 def _largest(scene: Reconstruction) -> Int64[Tensor, " batch"]:
     """The slot that owns most, of those that are not background."""
-    owned = compositing.hard_ownership(scene.fields.logits).sum((-2, -1))[:, 0]
-    background = compositing.measurement_background(scene.alpha)[:, 0]
+    owned = compositing.compute_masks(scene.fields.logits).sum((-2, -1))[:, 0]
+    background = compositing.find_measurement_background(scene.alpha)[:, 0]
     slots = torch.arange(owned.shape[-1], device=owned.device)
     return owned.masked_fill(slots == background[:, None], -1).argmax(-1)
 

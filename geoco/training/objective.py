@@ -18,7 +18,7 @@ from geoco.geometry import Moments, compute_moments
 from geoco.models import compositing, slot_quality
 from geoco.models.decoders import Fields
 from geoco.models.interface import Model, Reconstruction
-from geoco.models.selector import Domain, Selector, deployment_domain
+from geoco.models.selector import Domain, Selector, find_domain
 from geoco.models.slots import Binding, Slots, draw_positions
 from geoco.training import distributed, losses, selector_teacher, transplants
 from geoco.training.curriculum import TERMS, Mode
@@ -230,7 +230,7 @@ def _score(
     train: SelectorTrainingConfig,
 ) -> tuple[Domain, Tensor, Tensor]:
     """What the selector thinks of every pixel, and the loss of that by its teacher."""
-    domain = deployment_domain(fields.logits, selector.settings)
+    domain = find_domain(fields.logits, selector.settings)
     score = selector(fields, attention, domain)
     labels = selector_teacher.labels(video, fields, attention, domain, train.teacher)
     slots = fields.logits.shape[-3]
@@ -240,8 +240,8 @@ def _score(
     return domain, score, loss.objective
 
 
-def _factual(logits: Tensor, judged: slot_quality.Judged, sharpness: float) -> _Factual:
-    background = compositing.background_logit(logits, ~judged.foreground)
+def _factual(logits: Tensor, judged: slot_quality.SlotQuality, sharpness: float) -> _Factual:
+    background = compositing.compute_background_logit(logits, ~judged.foreground)
     margin = logits - background
     return _Factual(background, margin, compute_moments(torch.sigmoid(sharpness * margin)))
 
@@ -249,7 +249,7 @@ def _factual(logits: Tensor, judged: slot_quality.Judged, sharpness: float) -> _
 def _transplant(
     model: Model,
     binding: Binding,
-    judged: slot_quality.Judged,
+    judged: slot_quality.SlotQuality,
     factual: _Factual,
     source: Tensor,
     draws: Draws,
@@ -325,7 +325,7 @@ class Parts:
 
     score: Callable[..., tuple[Domain, Tensor, Tensor]] = _score
     transfer: Callable[..., Tensor] = Selector.transfer
-    judge: Callable[..., slot_quality.Judged] = slot_quality.judge
+    judge: Callable[..., slot_quality.SlotQuality] = slot_quality.assess_slots
     support: Callable[..., _Factual] = _factual
     choose: Callable[..., transplants.Pairs] = transplants.choose
     geo: Callable[..., Tensor] = _geo

@@ -71,7 +71,7 @@ class Run:
                 raise GeocoError(f"{folder}: this folder is not empty: choose a new one for a run")
             if origin is not None:
                 checkpoints.branch(origin, run.checkpoints, config)
-                run._inherit(checkpoints.run_of(origin))
+                run._inherit(checkpoints.find_run(origin))
             # Then what makes it a run: one that is killed here can already be resumed.
             write_whole(folder / CONFIG, config.to_yaml().encode())
             write_whole(folder / README, _README.encode())
@@ -150,7 +150,7 @@ def _began(origin: Path | None, config: Config) -> list[dict[str, Any]]:
         return []
     before: list[dict[str, Any]] = []
     try:
-        folder = checkpoints.run_of(origin)
+        folder = checkpoints.find_run(origin)
         if folder is not None:
             before = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))["began"]
     except (OSError, ValueError, KeyError, TypeError):

@@ -22,7 +22,7 @@ from geoco.errors import GeocoError
 from geoco.models import checkpoints
 from geoco.models.build import build
 from geoco.models.interface import Model
-from geoco.models.selector import COLORS, SCALARS, Selector, pixels_of
+from geoco.models.selector import COLORS, SCALARS, Selector, pick_pixels
 from geoco.training import selector_teacher, selector_threshold
 from geoco.training.selector_teacher import Labels
 
@@ -141,8 +141,8 @@ def draw_panel(
         evidence = selector.evidence(fields, scene.attention, domain)
         assert fields.features is not None
         features = fields.features.movedim(-3, -1)
-        own = pixels_of(features, domain.owner)
-        difference = own - pixels_of(features, domain.background_map)
+        own = pick_pixels(features, domain.owner)
+        difference = own - pick_pixels(features, domain.background_map)
         known = (labels.positive > 0) | (labels.protected > 0)
         columns = (
             labels.positive, labels.protected, domain.owner,

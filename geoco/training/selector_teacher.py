@@ -54,20 +54,20 @@ def labels(
     """Tri-state labels, Eqs. (protected-teacher) and (teacher-tristate); zero where undeployed."""
     assert fields.rgb is not None
     owner, background = domain.owner, domain.background_map
-    alpha = compositing.ownership(fields.logits)
+    alpha = compositing.compute_alpha(fields.logits)
     # The whole transfer, not what a cap leaves of it: the label must not move with a schedule.
-    moved = selector.transferred(fields.logits, domain, domain.deployed, math.inf)
+    moved = selector.apply_transfer(fields.logits, domain, domain.deployed, math.inf)
     before = _error(compositing.composite(fields.rgb, alpha), image)
-    after = _error(compositing.composite(fields.rgb, compositing.ownership(moved)), image)
+    after = _error(compositing.composite(fields.rgb, compositing.compute_alpha(moved)), image)
     action_gain = _relative(before, after)
     single = _error(fields.rgb, image.unsqueeze(-4))
     individual_gain = _relative(
-        selector.of_slot(single, owner), selector.of_slot(single, background)
+        selector.pick_values(single, owner), selector.pick_values(single, background)
     )
     harmful = (action_gain <= settings.harmful) | (individual_gain <= settings.individual)
     protected = (harmful & domain.deployed).to(alpha.dtype)
 
-    ratio = selector.of_slot(selector.densities(alpha, attention).ratio, owner)
+    ratio = selector.pick_values(selector.compute_densities(alpha, attention).ratio, owner)
     acting = smoothstep(action_gain, *settings.gain) * smoothstep(ratio, *settings.density_ratio)
     local = looks_like_background(image, owner == background, settings).to(alpha.dtype)
     positive = torch.maximum(acting, local) * domain.deployed
@@ -128,7 +128,7 @@ def selector_loss(
 
     A class is averaged over the groups that have pixels of it, the ranking over those with both.
     """
-    member = selector.membership(owner, slots).flatten(-2)
+    member = selector.mark_members(owner, slots).flatten(-2)
     score = logit.flatten(-2).unsqueeze(-2)
     positive = member * labels.positive.to(logit.dtype).flatten(-2).unsqueeze(-2)
     protected = member * labels.protected.to(logit.dtype).flatten(-2).unsqueeze(-2)

@@ -17,7 +17,7 @@ from geoco.data import ClipDataset
 from geoco.errors import GeocoError
 from geoco.models.decoders import Fields
 from geoco.models.interface import Model
-from geoco.models.selector import Domain, deployment_domain
+from geoco.models.selector import Domain, find_domain
 from geoco.training import selector_teacher
 
 
@@ -59,7 +59,7 @@ def panel(
         positions = model.draw_positions(len(video), generator)
         binding = model.bind(video, positions)
         fields = model.decode_slots(binding.slots)
-        domain = deployment_domain(fields.logits, model.selector.settings)
+        domain = find_domain(fields.logits, model.selector.settings)
         yield PanelScenes(video, fields, binding.attention, domain)
         done += len(part)
         progress(done, len(rows))

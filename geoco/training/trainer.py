@@ -33,7 +33,7 @@ from geoco.errors import GeocoError
 from geoco.models import checkpoints
 from geoco.models.build import build
 from geoco.models.interface import Model
-from geoco.ops.steered import backend_of
+from geoco.ops.steered import choose_backend
 from geoco.training import diagnostics
 from geoco.training.curriculum import TERMS, Curriculum
 from geoco.training.objective import Draws
@@ -289,7 +289,7 @@ class Trainer:
             value = diagnostics.psnr(self.model, panel.video, panel.positions)
         assert self.logs is not None
         self.logs.validation.append(self.step, {"psnr": value})
-        so_far = checkpoints.best(self.run.checkpoints)
+        so_far = checkpoints.find_best(self.run.checkpoints)
         if so_far is None or value > so_far.value or so_far.step > self.step:
             self._keep()
             checkpoints.mark_best(self.run.checkpoints, self.step, value)
@@ -320,7 +320,7 @@ class Trainer:
     def _restore(self) -> None:
         """Go on from the last checkpoint, if there is one."""
         checkpoints.sweep(self.run.checkpoints)
-        last = checkpoints.latest(self.run.checkpoints)
+        last = checkpoints.find_latest(self.run.checkpoints)
         if last is None:
             return
         weights, state = checkpoints.read_weights(last), checkpoints.read_state(last)
@@ -377,7 +377,7 @@ def backends(trainer: Trainer) -> str:
     """Where and how a run computes, in a few words."""
     device = trainer.fabric.device
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
-    convolution = backend_of(torch.empty(0, device=device))
+    convolution = choose_backend(torch.empty(0, device=device))
     how = [
         f"{trainer.fabric.world_size} x {name}",
         trainer.settings.precision,

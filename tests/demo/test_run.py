@@ -36,42 +36,44 @@ OF_A_MODEL = {"gallery.png", "edited.gif", "edits.json", "summary.json"}
 
 
 @pytest.fixture(scope="module")
-def loaded() -> pretrained.Loaded:
-    return pretrained.Loaded("tiny", tiny().model.float().eval(), SETTINGS, 7, (0.05, 1.5))
+def loaded() -> pretrained.LoadedModel:
+    return pretrained.LoadedModel("tiny", tiny().model.float().eval(), SETTINGS, 7, (0.05, 1.5))
 
 
 @pytest.fixture(scope="module")
-def blind() -> pretrained.Loaded:
+def blind() -> pretrained.LoadedModel:
     """All slots draw the same: the first owns every pixel."""
     model = tiny().model.float().eval()
     with torch.no_grad():
         for part in (model.decoder.alpha.weight, model.decoder.alpha.bias):
             part.zero_()
-    return pretrained.Loaded("blind", model, SETTINGS, 0, (0.05, 1.5))
+    return pretrained.LoadedModel("blind", model, SETTINGS, 0, (0.05, 1.5))
 
 
 @pytest.fixture(scope="module")
-def dataset(loaded: pretrained.Loaded) -> SolidsDataset:
+def dataset(loaded: pretrained.LoadedModel) -> SolidsDataset:
     return run.open_scenes(loaded, Console(file=io.StringIO()))
 
 
 @pytest.fixture(scope="module")
-def found(loaded: pretrained.Loaded, dataset: SolidsDataset) -> Factual:
+def found(loaded: pretrained.LoadedModel, dataset: SolidsDataset) -> Factual:
     return factual(GeoCoModel(loaded.model), dataset, 64, WINDOWS)
 
 
 @pytest.fixture(scope="module")
-def records(loaded: pretrained.Loaded, dataset: SolidsDataset, found: Factual) -> MatchedRecords:
+def records(
+    loaded: pretrained.LoadedModel, dataset: SolidsDataset, found: Factual
+) -> MatchedRecords:
     return matched_records(GeoCoModel(loaded.model), dataset, found, 64)
 
 
 @pytest.fixture(scope="module")
-def summary(loaded: pretrained.Loaded, dataset: SolidsDataset) -> Summary:
+def summary(loaded: pretrained.LoadedModel, dataset: SolidsDataset) -> Summary:
     return measure(loaded, dataset, WINDOWS)
 
 
 @pytest.fixture(scope="module")
-def chosen(loaded: pretrained.Loaded, dataset: SolidsDataset) -> list[Subject]:
+def chosen(loaded: pretrained.LoadedModel, dataset: SolidsDataset) -> list[Subject]:
     return demo_pictures.choose_subjects(Editor(loaded), dataset)
 
 
@@ -84,11 +86,11 @@ def easily_pleased() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def clip(loaded: pretrained.Loaded, dataset: SolidsDataset) -> demo_pictures.EditedClip:
+def clip(loaded: pretrained.LoadedModel, dataset: SolidsDataset) -> demo_pictures.EditedClip:
     return demo_pictures.edit_clip(Editor(loaded), dataset, 4)
 
 
-def place(folder: Path, name: str, loaded: pretrained.Loaded) -> None:
+def place(folder: Path, name: str, loaded: pretrained.LoadedModel) -> None:
     """Weights as they ship."""
     tensors = loaded.model.state_dict()
     path = checkpoints.save(
@@ -314,7 +316,7 @@ def test_the_clip_is_an_episode_edited_through_all_frames(
 
 def test_a_clip_is_edited_only_where_a_slot_follows_an_object(
     clip: demo_pictures.EditedClip,
-    loaded: pretrained.Loaded,
+    loaded: pretrained.LoadedModel,
     dataset: SolidsDataset,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -350,7 +352,7 @@ def test_the_clip_shows_original_and_edited(clip: demo_pictures.EditedClip) -> N
 def test_the_demo_with_a_shipped_model(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    loaded: pretrained.Loaded,
+    loaded: pretrained.LoadedModel,
     dataset: SolidsDataset,
 ) -> None:
     place(tmp_path, "geoco-solids-tiny", loaded)
@@ -410,7 +412,7 @@ def test_the_demo_without_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_model_that_finds_nothing(
-    tmp_path: Path, blind: pretrained.Loaded, dataset: SolidsDataset
+    tmp_path: Path, blind: pretrained.LoadedModel, dataset: SolidsDataset
 ) -> None:
     console = Console(file=io.StringIO(), width=200)
     run.show_model(blind, tmp_path, console)
@@ -440,10 +442,10 @@ def test_which_model_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_model_of_other_data_is_shown_embedded_scenes_of_its_size(
-    loaded: pretrained.Loaded,
+    loaded: pretrained.LoadedModel,
 ) -> None:
     data = config.StoreConfig(path=Path("nowhere"), height=SIZE, width=SIZE, source=None)
-    other = pretrained.Loaded(
+    other = pretrained.LoadedModel(
         "other", loaded.model, config.Config(model=TINY, data=data), 0, (0, 1)
     )
     console = Console(file=io.StringIO())

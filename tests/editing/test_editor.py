@@ -28,7 +28,7 @@ STEP = 2 / (SIZE - 1)
 def editor() -> Editor:
     model = tiny().model.float()
     videos = config.Config(data=config.SolidsConfig(window=config.WindowConfig(length=6)))
-    return Editor(pretrained.Loaded("tiny", model, videos, 0, (0.05, 1.2)))
+    return Editor(pretrained.LoadedModel("tiny", model, videos, 0, (0.05, 1.2)))
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +193,7 @@ def test_remove(scene: Scene) -> None:
     # Without a selector the others share a pixel as they did before.
     plain = {name: getattr(scene.decoded.fields, name) for name in ("logits", "rgb")}
     rest = [0, 2, 3]
-    alpha = compositing.ownership(plain["logits"][:, rest])
+    alpha = compositing.compute_alpha(plain["logits"][:, rest])
     model = scene.decoded.model
     selector, model.selector = model.selector, None
     try:

@@ -384,7 +384,7 @@ def test_the_reference_scene_has_edited_competitors() -> None:
     found = record(model, 1)
     drawn = model.draw(found.encoded(torch.tensor([0])).slots)[0]
     position = measure(model, found, only(found, 1), 8)[0]
-    alpha = compositing.ownership(drawn)[1]
+    alpha = compositing.compute_alpha(drawn)[1]
     gone = []
     for x, y in MOVES:
         shift = torch.roll(alpha, (y, x), (0, 1))

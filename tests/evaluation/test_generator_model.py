@@ -68,7 +68,7 @@ def labels(drawn: Decoded) -> Tensor:
 
 
 def picture(drawn: Decoded) -> Tensor:
-    image = compositing.composite(drawn[0], compositing.ownership(drawn[1]))
+    image = compositing.composite(drawn[0], compositing.compute_alpha(drawn[1]))
     return (255 * image).round().to(torch.uint8)
 
 

@@ -257,8 +257,8 @@ def compare_record(model, dataset, found, objects, one) -> None:  # type: ignore
         truth = dataset.render_counterfactuals([index, far_index], [(0, swap)])
         own = None
     rgb, logits = model.decode(encoded, state.with_slot(slot, new))
-    image = compositing.composite(rgb, compositing.ownership(logits))
-    support = compositing.hard_ownership(logits)[:, slot]
+    image = compositing.composite(rgb, compositing.compute_alpha(logits))
+    support = compositing.compute_masks(logits)[:, slot]
     exact, mask = truth.frames.double() / 255, truth.masks == item + 1
     before = found.image[[window]].double()
     kept = metrics_rgb.rgb_preservation(before, image, region)

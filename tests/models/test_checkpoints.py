@@ -133,7 +133,7 @@ def test_a_path_may_be_a_run_a_folder_a_checkpoint_or_a_file(tmp_path: Path) -> 
     for step in (900, 1000, 123_456_789):  # in the order of numbers, and not of letters
         path = save(folder, step)
     checkpoints.mark_best(folder, 900, 0.5)
-    assert checkpoints.latest(folder) == path
+    assert checkpoints.find_latest(folder) == path
     for place in (tmp_path / "run", folder, path, path / "weights.safetensors"):
         assert_whole(place, 123_456_789)
     assert_whole(folder / "step-00000900", 900)
@@ -165,15 +165,15 @@ def test_a_branch_is_the_checkpoint_under_another_configuration(tmp_path: Path) 
 
 
 def test_latest_ignores_unfinished_ones(tmp_path: Path) -> None:
-    assert checkpoints.latest(tmp_path) is None
-    assert checkpoints.latest(tmp_path / "nothing") is None
+    assert checkpoints.find_latest(tmp_path) is None
+    assert checkpoints.find_latest(tmp_path / "nothing") is None
     path = save(tmp_path, 1)
     shutil.copytree(path, tmp_path / "step-00000002.partial")
     (tmp_path / "step-00000003").mkdir()
     shutil.copytree(path, tmp_path / "step-00000004")
     (tmp_path / "step-00000004" / "state.safetensors").unlink()
     (tmp_path / "step-abc").mkdir()
-    assert checkpoints.latest(tmp_path) == path
+    assert checkpoints.find_latest(tmp_path) == path
     save(tmp_path, 5)
     assert not (tmp_path / "step-00000002.partial").exists()
 
@@ -184,7 +184,9 @@ def test_prune_keeps_the_last_and_the_best(tmp_path: Path) -> None:
     checkpoints.prune(tmp_path, keep=9)
     assert len(names(tmp_path)) == 5
     checkpoints.mark_best(tmp_path, 10, 0.25)
-    assert checkpoints.best(tmp_path) == checkpoints.Best(tmp_path / "step-00000010", 10, 0.25)
+    assert checkpoints.find_best(tmp_path) == checkpoints.BestCheckpoint(
+        tmp_path / "step-00000010", 10, 0.25
+    )
     checkpoints.prune(tmp_path, keep=2)
     assert names(tmp_path) == ["best.json", "step-00000010", "step-00000040", "step-00000050"]
     checkpoints.mark_best(tmp_path, 50, 0.125)
@@ -195,12 +197,12 @@ def test_prune_keeps_the_last_and_the_best(tmp_path: Path) -> None:
 
 
 def test_best_must_be_there(tmp_path: Path) -> None:
-    assert checkpoints.best(tmp_path) is None
+    assert checkpoints.find_best(tmp_path) is None
     with pytest.raises(GeocoError, match=r"step-00000010: only a saved checkpoint can be the best"):
         checkpoints.mark_best(tmp_path, 10, 0.25)
     (tmp_path / "best.json").write_text('{"step": 1')
     with pytest.raises(GeocoError, match=r'best.json: damaged, expected \{"step": .* delete it'):
-        checkpoints.best(tmp_path)
+        checkpoints.find_best(tmp_path)
 
 
 def test_overwriting(tmp_path: Path) -> None:
@@ -213,7 +215,7 @@ def test_overwriting(tmp_path: Path) -> None:
 def test_killed_between_the_two_renames_of_overwriting(tmp_path: Path) -> None:
     save(tmp_path, 1)
     replaced = save(tmp_path, 2).rename(tmp_path / "step-00000002.replaced")
-    assert checkpoints.latest(tmp_path) == replaced
+    assert checkpoints.find_latest(tmp_path) == replaced
     assert_whole(tmp_path, 2)
     checkpoints.sweep(tmp_path)
     assert names(tmp_path) == ["step-00000001", "step-00000002"]
@@ -233,12 +235,12 @@ def fill(folder: Path, step: int, size: int = 50) -> None:
 
 def assert_survived(folder: Path, least: int, size: int = 50) -> int:
     """All that counts is whole, and nothing that was finished is lost; returns the last step."""
-    path = checkpoints.latest(folder)
+    path = checkpoints.find_latest(folder)
     assert path is not None
     last = int(path.name[5:13])
     assert last >= least
     assert_whole(path, last, size)
-    best = checkpoints.best(folder)
+    best = checkpoints.find_best(folder)
     assert best is not None
     assert_whole(best.path, best.step, size)
     return last
@@ -282,7 +284,7 @@ def test_killed_before_the_first_checkpoint(tmp_path: Path) -> None:
     for number in itertools.count():
         folder = tmp_path / str(number)
         finished = survives(number, partial(save, folder, 1))
-        if checkpoints.latest(folder) is not None:
+        if checkpoints.find_latest(folder) is not None:
             assert_whole(folder, 1)
         else:
             assert not finished
@@ -306,7 +308,7 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(
         refused = "step-00000004: cannot write this checkpoint: No space left" in message
         assert refused or not message
         assert "\n" not in message
-        path = checkpoints.latest(folder)
+        path = checkpoints.find_latest(folder)
         assert path is not None
         # Once the new one is in its place, only what is left of the old one can be in the way.
         replaced = checkpoints.read_weights(path).tensors["step"] == 9
@@ -331,11 +333,13 @@ def test_a_full_disk_leaves_the_mark_of_the_best(
         mark = partial(checkpoints.mark_best, folder, 4, 0.5)
         finished, message = fill_disk(number, mark, lasting)
         assert "best.json: cannot write this file: No space left" in message or not message
-        best = checkpoints.best(folder)
+        best = checkpoints.find_best(folder)
         assert best is not None
         assert best.step in ((3, 4) if message else (4,))
         mark()
-        assert checkpoints.best(folder) == checkpoints.Best(folder / "step-00000004", 4, 0.5)
+        assert checkpoints.find_best(folder) == checkpoints.BestCheckpoint(
+            folder / "step-00000004", 4, 0.5
+        )
         if finished:
             break
     assert number > 4
@@ -364,7 +368,7 @@ def test_killed_by_the_system(tmp_path: Path) -> None:
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        while checkpoints.latest(tmp_path).name == "step-00000001":  # type: ignore[union-attr]
+        while checkpoints.find_latest(tmp_path).name == "step-00000001":  # type: ignore[union-attr]
             assert process.poll() is None
         process.kill()
     assert process.returncode == -signal.SIGKILL

@@ -62,7 +62,7 @@ def test_shapes_follow_the_slots(design: str) -> None:
 
 
 def test_a_steered_decoder_step_by_step() -> None:
-    """The whole of it again, plainly: coordinates, enlargement, convolution, concatenated style."""
+    """The whole of it again, plainly: coordinates, upsampling, convolution, concatenated style."""
     decoder, slots = small(), some_slots(3)
     torch.nn.init.normal_(decoder.micro.weight)  # type: ignore[union-attr]
     fields = decoder(slots)

@@ -74,7 +74,7 @@ def test_pictures_do_not_depend_on_the_order_of_slots() -> None:
     order = torch.tensor([2, 0, 1])
     slots = scene.binding.slots
     shuffled = model.decoder(slots[:, :, order])
-    picture = compositing.composite(shuffled.rgb, compositing.ownership(shuffled.logits))
+    picture = compositing.composite(shuffled.rgb, compositing.compute_alpha(shuffled.logits))
     torch.testing.assert_close(picture, scene.image)
 
 

@@ -16,10 +16,10 @@ from geoco.models.decoders import Fields
 from geoco.models.selector import (
     Domain,
     Selector,
-    densities,
-    deployment_domain,
-    required_transfer,
-    transferred,
+    apply_transfer,
+    compute_densities,
+    compute_required_transfer,
+    find_domain,
 )
 
 SETTINGS = config.SelectorConfig(least_area=3)
@@ -49,7 +49,7 @@ def made() -> tuple[Selector, Fields, Tensor, Domain]:
     """With a network whose scores lie on both sides of the threshold."""
     fields, attention = scene()
     selector = Selector(SETTINGS, DIM).double()
-    domain = deployment_domain(fields.logits, SETTINGS)
+    domain = find_domain(fields.logits, SETTINGS)
     with torch.no_grad():
         selector.judge[4].weight *= 30
         selector.judge[4].bias += 1 - selector(fields, attention, domain)[domain.deployed].median()
@@ -62,7 +62,7 @@ def made() -> tuple[Selector, Fields, Tensor, Domain]:
 def test_required_transfer_by_hand() -> None:
     owner = torch.tensor([1.0, 1.0, -3.0, 0.0, 2.0])
     other = torch.tensor([0.0, 0.9, -5.0, -torch.inf, 1.0])
-    found = required_transfer(owner, other, 0.5)
+    found = compute_required_transfer(owner, other, 0.5)
     assert found.tolist() == pytest.approx([0.75, 1.4, 0, 0.25, 1.5])
 
 
@@ -79,7 +79,7 @@ def test_no_smaller_transfer_satisfies_both_margins(
         return lead >= margin - slack
 
     gaps = torch.tensor([owner - background, other - background], dtype=torch.float64)
-    required = required_transfer(gaps[0], gaps[1], margin).item()
+    required = compute_required_transfer(gaps[0], gaps[1], margin).item()
     assert required >= 0
     assert wins(required, 1e-9)
     smaller = required * share
@@ -90,9 +90,9 @@ def test_no_smaller_transfer_satisfies_both_margins(
 @pytest.mark.parametrize("slots", [2, 4])
 def test_background_wins_by_the_margin(slots: int) -> None:
     fields, _ = scene(slots)
-    domain = deployment_domain(fields.logits, SETTINGS)
+    domain = find_domain(fields.logits, SETTINGS)
     assert domain.deployed.any()
-    moved = transferred(fields.logits, domain, domain.deployed, math.inf)
+    moved = apply_transfer(fields.logits, domain, domain.deployed, math.inf)
     background = moved[:, BACKGROUND]
     rivals = torch.cat((moved[:, :BACKGROUND], moved[:, BACKGROUND + 1 :]), 1).amax(1)
     lead = (background - rivals)[domain.deployed]
@@ -110,10 +110,10 @@ def test_the_cap_binds(cap: Tensor | float) -> None:
         required=torch.tensor([[0.5, 0.2]]),
         deployed=torch.ones(1, 2, dtype=torch.bool),
     )
-    moved = transferred(logits, domain, domain.deployed, cap)
+    moved = apply_transfer(logits, domain, domain.deployed, cap)
     expected = torch.tensor([[1.7, 1.8], [1.3, 1.2], [0.0, 0.0]])
     torch.testing.assert_close(moved[:, 0], expected)
-    left = transferred(logits, domain, torch.tensor([[True, False]]), cap)
+    left = apply_transfer(logits, domain, torch.tensor([[True, False]]), cap)
     torch.testing.assert_close(left[:, 0, 0], expected[:, 0])
     assert torch.equal(left[:, 0, 1], logits[:, 0, 1])
 
@@ -121,9 +121,9 @@ def test_the_cap_binds(cap: Tensor | float) -> None:
 def test_gradients_pass_the_transfer_as_if_it_were_not_there() -> None:
     fields, _ = scene()
     logits = fields.logits.clone().requires_grad_()
-    domain = deployment_domain(logits, SETTINGS)
+    domain = find_domain(logits, SETTINGS)
     assert not domain.required.requires_grad
-    moved = transferred(logits, domain, domain.deployed, math.inf)
+    moved = apply_transfer(logits, domain, domain.deployed, math.inf)
     assert not torch.equal(moved, logits)
     weight = torch.randn_like(moved)
     (gradient,) = torch.autograd.grad((weight * moved).sum(), logits)
@@ -143,7 +143,7 @@ def corner(area: int = 4, height: float = 1.0) -> Tensor:
 
 def test_domain_by_hand() -> None:
     limits = config.SelectorConfig(least_area=3, least_peak=0.5)
-    domain = deployment_domain(corner(), limits)
+    domain = find_domain(corner(), limits)
     assert domain.background.item() == 1
     assert domain.deployed.sum() == 4
     assert domain.deployed.view(-1)[:4].all()
@@ -152,26 +152,26 @@ def test_domain_by_hand() -> None:
 
 
 def test_an_owner_must_have_pixels() -> None:
-    assert deployment_domain(corner(area=4), config.SelectorConfig(least_area=3)).deployed.any()
-    assert not deployment_domain(corner(area=4), config.SelectorConfig(least_area=4)).deployed.any()
+    assert find_domain(corner(area=4), config.SelectorConfig(least_area=3)).deployed.any()
+    assert not find_domain(corner(area=4), config.SelectorConfig(least_area=4)).deployed.any()
 
 
 def test_an_owner_must_be_sure_somewhere() -> None:
     sure = config.SelectorConfig(least_area=0, least_peak=0.9)
-    assert not deployment_domain(corner(height=1.0), sure).deployed.any()
+    assert not find_domain(corner(height=1.0), sure).deployed.any()
     logits = corner(height=1.0)
     logits[0, 0, 0] = 3.0  # alpha of 0.95 at this pixel makes the others eligible
-    assert deployment_domain(logits, sure).deployed.sum() == 4
+    assert find_domain(logits, sure).deployed.sum() == 4
 
 
 def test_the_transfer_must_be_small() -> None:
     limits = config.SelectorConfig(least_area=0, label_limit=2.0, margin=0.0)
-    assert deployment_domain(corner(height=4.0), limits).deployed.sum() == 4
-    assert not deployment_domain(corner(height=4.1), limits).deployed.any()
+    assert find_domain(corner(height=4.0), limits).deployed.sum() == 4
+    assert not find_domain(corner(height=4.1), limits).deployed.any()
     # Of two foreground slots ahead, the second binds before the first does.
     second = corner(height=3.0)
     second[2].view(-1)[:4] = torch.tensor([1.9, 2.0, 2.1, 2.2])
-    assert deployment_domain(second, limits).deployed.view(-1)[:4].tolist() == [
+    assert find_domain(second, limits).deployed.view(-1)[:4].tolist() == [
         True,
         True,
         False,
@@ -181,16 +181,16 @@ def test_the_transfer_must_be_small() -> None:
 
 def test_background_keeps_its_own_pixels() -> None:
     fields, _ = scene()
-    domain = deployment_domain(fields.logits, config.SelectorConfig(least_area=0, least_peak=0))
-    expected = compositing.selector_background(compositing.ownership(fields.logits))
+    domain = find_domain(fields.logits, config.SelectorConfig(least_area=0, least_peak=0))
+    expected = compositing.find_selector_background(compositing.compute_alpha(fields.logits))
     assert torch.equal(domain.background, expected)
-    owned = compositing.hard_ownership(fields.logits)[:, BACKGROUND]
+    owned = compositing.compute_masks(fields.logits)[:, BACKGROUND]
     assert owned.any()
     assert not (domain.deployed & owned).any()
 
 
 def test_with_two_slots_no_third_one_binds() -> None:
-    domain = deployment_domain(corner()[:2], config.SelectorConfig(least_area=3))
+    domain = find_domain(corner()[:2], config.SelectorConfig(least_area=3))
     assert domain.required.view(-1)[:4].tolist() == pytest.approx([0.5005] * 4)
     assert domain.required.isfinite().all()
 
@@ -231,20 +231,20 @@ def attention_density(attention: Tensor, size: int) -> Tensor:
 
 def test_densities() -> None:
     fields, attention = scene()
-    alpha = compositing.ownership(fields.logits)
-    found = densities(alpha, attention)
+    alpha = compositing.compute_alpha(fields.logits)
+    found = compute_densities(alpha, attention)
     ones = torch.ones(2, 4, dtype=torch.float64)
     torch.testing.assert_close(found.alpha.mean((-2, -1)), ones)
     torch.testing.assert_close(found.attention.mean((-2, -1)), ones)
     torch.testing.assert_close(found.attention[1, 2], attention_density(attention[1, 2], 12))
     torch.testing.assert_close(found.alpha[1, 2], alpha[1, 2] / alpha[1, 2].sum() * 144)
-    even = densities(torch.ones_like(alpha), torch.ones_like(attention))
+    even = compute_densities(torch.ones_like(alpha), torch.ones_like(attention))
     torch.testing.assert_close(even.ratio, torch.ones_like(alpha))
 
 
 def test_a_slot_that_owns_nothing_has_a_density_all_the_same() -> None:
     alpha = torch.zeros(1, 4, 4)
-    found = densities(alpha, torch.zeros(1, 4))
+    found = compute_densities(alpha, torch.zeros(1, 4))
     assert not found.alpha.any()
     assert torch.equal(found.ratio, torch.ones_like(alpha))
 
@@ -292,7 +292,7 @@ def by_loops(selector: Selector, fields: Fields, attention: Tensor, domain: Doma
 def test_evidence_against_loops(slots: int) -> None:
     fields, attention = scene(slots, size=9, side=3)
     selector = Selector(SETTINGS, DIM).double()
-    domain = deployment_domain(fields.logits, SETTINGS)
+    domain = find_domain(fields.logits, SETTINGS)
     found = selector.evidence(fields, attention, domain)
     expected = by_loops(selector, fields, attention, domain)
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7)
@@ -325,7 +325,7 @@ def test_scores_reach_the_selector_alone() -> None:
     parts = [fields.logits, fields.rgb, fields.plain_rgb, fields.features, attention]
     inputs = [part.clone().requires_grad_() for part in parts if part is not None]
     live = Fields(*inputs[:4])
-    score = selector(live, inputs[4], deployment_domain(inputs[0], SETTINGS))
+    score = selector(live, inputs[4], find_domain(inputs[0], SETTINGS))
     parameters = list(selector.parameters())
     found = torch.autograd.grad(score.square().sum(), [*inputs, *parameters], allow_unused=True)
     assert found[:5] == (None,) * 5
@@ -394,7 +394,7 @@ def test_half_precision_features_under_autocast() -> None:
     rounded = fields.features.bfloat16()
     torch.manual_seed(1)
     selector = Selector(SETTINGS, DIM)
-    domain = deployment_domain(fields.logits, SETTINGS)
+    domain = find_domain(fields.logits, SETTINGS)
     with torch.autocast("cpu", torch.bfloat16):
         found = selector(replace(fields, features=rounded), attention, domain)
         refined = selector.refine(replace(fields, features=rounded), attention)

@@ -7,7 +7,13 @@ import torch
 from torch import Tensor
 
 from geoco import geometry
-from geoco.models.slots import Readout, SlotAttention, Slots, attention_moments, draw_positions
+from geoco.models.slots import (
+    Readout,
+    SlotAttention,
+    Slots,
+    compute_attention_moments,
+    draw_positions,
+)
 
 
 def made(readout: bool = True, count: int = 4) -> tuple[SlotAttention, Tensor, Slots]:
@@ -94,7 +100,7 @@ def test_position_and_scale_are_the_moments_of_attention() -> None:
 def test_moments_by_hand_and_clamped() -> None:
     points = torch.tensor([[-1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     attention = torch.tensor([[[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]])
-    position, scale = attention_moments(attention, points)
+    position, scale = compute_attention_moments(attention, points)
     assert position.tolist() == [[[0, 0], [0, 1]]]
     assert scale[0].tolist() == pytest.approx([1, 0.001])  # a point would be 1e-4
 

@@ -69,7 +69,7 @@ def test_each_frame_starts_where_the_slots_were() -> None:
 def test_the_editor_follows_by_what_its_model_knows(length: int) -> None:
     model = tiny().model.float()
     data = config.SolidsConfig(window=config.WindowConfig(length=length))
-    editor = Editor(pretrained.Loaded("tiny", model, config.Config(data=data), 0, (0.05, 1.2)))
+    editor = Editor(pretrained.LoadedModel("tiny", model, config.Config(data=data), 0, (0.05, 1.2)))
     generator = torch.Generator().manual_seed(3)
     frames = torch.randint(0, 256, (4, 3, 16, 16), generator=generator, dtype=torch.uint8)
     film = editor.encode_video(frames.permute(0, 2, 3, 1).numpy(), seed=7)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from helpers_ops import DEVICES, make
 
-from geoco.ops import ScaleSteeredConv2d, scale_steered_conv2d, steered_layers
+from geoco.ops import ScaleSteeredConv2d, apply_steered_layers, scale_steered_conv2d
 
 pytestmark = pytest.mark.usefixtures("no_tf32")
 
@@ -43,7 +43,7 @@ def test_layers_in_one_step_are_the_layers_one_by_one(device: str) -> None:
     single = x
     for layer in made:
         single = torch.relu(layer(single, scale))
-    together = steered_layers(x, made, scale)
+    together = apply_steered_layers(x, made, scale)
     assert (together == 0).any()
     assert (together > 0).any()
     torch.testing.assert_close(together, single)
@@ -60,7 +60,7 @@ def test_gradients_of_layers_against_differences() -> None:
     made = layers("cpu", torch.float64)
     x = torch.rand(2, 4, 4, 5, dtype=torch.float64, requires_grad=True)
     scale = torch.tensor([0.13, 0.37], dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda a, b: steered_layers(a, made, b), (x, scale))
+    assert torch.autograd.gradcheck(lambda a, b: apply_steered_layers(a, made, b), (x, scale))
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -69,7 +69,7 @@ def test_layers_under_autocast(device: str) -> None:
     x = torch.randn(2, 4, 6, 6, device=device)
     scale = torch.tensor([0.15, 0.5], device=device)
     with torch.autocast(device, dtype=torch.bfloat16):
-        together = steered_layers(x, made, scale)
+        together = apply_steered_layers(x, made, scale)
         single = x
         for layer in made:
             single = torch.relu(layer(single, scale))

@@ -12,7 +12,7 @@ from helpers_ops import DEVICES, NAMES, ON_GPU, SHAPES, exact, make, relative, r
 from torch import Tensor
 
 from geoco.errors import GeocoError
-from geoco.ops import ScaleSteeredConv2d, backend_of, scale_steered_conv2d
+from geoco.ops import ScaleSteeredConv2d, choose_backend, scale_steered_conv2d
 
 pytestmark = pytest.mark.usefixtures("no_tf32")
 
@@ -330,7 +330,7 @@ def test_shapes_that_do_not_fit(shapes: tuple[tuple[int, ...], ...], message: st
 
 def test_a_backend_of_another_device_is_refused() -> None:
     x, weight, bias, dilation = make("plain", torch.float32, "cpu")
-    assert backend_of(x) == "cpu"
+    assert choose_backend(x) == "cpu"
     with pytest.raises(GeocoError, match="backend 'triton' does not run on cpu tensors; use 'cpu'"):
         scale_steered_conv2d(x, weight, bias, dilation, backend="triton")
 

@@ -1,4 +1,4 @@
-"""Bilinear enlargement: values by hand, PyTorch's own as the reference, every backend."""
+"""Bilinear upsampling: values by hand, PyTorch's own as the reference, every backend."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from geoco.errors import GeocoError
-from geoco.ops import enlarge
+from geoco.ops import upsample_bilinear
 
 ROOT = Path(__file__).parents[2]
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(
@@ -21,7 +21,7 @@ SIZES = [((16, 16), (32, 32)), ((32, 32), (64, 64)), ((5, 9), (12, 31)), ((2, 3)
 def test_corners_stay_and_the_middle_is_between() -> None:
     field = torch.tensor([[[[0.0, 2.0], [4.0, 6.0]]]])
     expected = torch.tensor([[0.0, 1.0, 2.0], [2.0, 3.0, 4.0], [4.0, 5.0, 6.0]])
-    torch.testing.assert_close(enlarge(field, 3, 3)[0, 0], expected)
+    torch.testing.assert_close(upsample_bilinear(field, 3, 3)[0, 0], expected)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -41,26 +41,26 @@ def test_like_pytorch(
     options = {"mode": "bilinear", "align_corners": True}
     truth = both(wide, F.interpolate(wide, large, **options))
     theirs = both(field, F.interpolate(field, large, **options))
-    ours = both(field, enlarge(field, *large))
+    ours = both(field, upsample_bilinear(field, *large))
     for exact, peer, own in zip(truth, theirs, ours, strict=True):
         assert (own - exact).abs().max() <= 2 * (peer - exact).abs().max() + 1e-6
 
 
 def test_gradients_by_differences() -> None:
     field = torch.randn(2, 3, 3, 4, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x: enlarge(x, 7, 8), field)
+    assert torch.autograd.gradcheck(lambda x: upsample_bilinear(x, 7, 8), field)
 
 
 def test_the_registration_is_complete() -> None:
     field = torch.randn(2, 3, 4, 4, requires_grad=True)
-    found = torch.library.opcheck(torch.ops.geoco.enlarge.default, (field, 8, 9))
+    found = torch.library.opcheck(torch.ops.geoco.upsample_bilinear.default, (field, 8, 9))
     assert set(found.values()) == {"SUCCESS"}
 
 
 @pytest.mark.parametrize("size", [(1, 8), (8, 3)])
-def test_what_cannot_be_enlarged_is_refused(size: tuple[int, int]) -> None:
-    with pytest.raises(GeocoError, match="cannot be enlarged"):
-        enlarge(torch.zeros(1, 1, 1 if size[0] == 1 else 4, 4), *size)
+def test_what_cannot_be_upsampled_is_refused(size: tuple[int, int]) -> None:
+    with pytest.raises(GeocoError, match="cannot be upsampled"):
+        upsample_bilinear(torch.zeros(1, 1, 1 if size[0] == 1 else 4, 4), *size)
 
 
 @pytest.mark.parametrize(("coarse", "fine"), [(2, 2), (2, 9), (3, 40), (5, 10), (16, 32), (32, 64)])
@@ -82,9 +82,11 @@ for small, large in (((3, 4), (7, 9)), ((5, 5), (10, 10)), ((2, 3), (2, 40)), ((
     field = torch.randn(2, 18, *small, requires_grad=True)
     out = F.interpolate(field, large, mode="bilinear", align_corners=True)
     grad = torch.randn_like(out)
-    torch.testing.assert_close(cuda.enlarge(field.detach(), *large), out, atol=1e-5, rtol=0)
+    fine = cuda.upsample_bilinear(field.detach(), *large)
+    torch.testing.assert_close(fine, out, atol=1e-5, rtol=0)
     expected = torch.autograd.grad(out, field, grad)[0]
-    torch.testing.assert_close(cuda.gather_enlarged(grad, *small), expected, atol=1e-5, rtol=0)
+    coarse = cuda.upsample_bilinear_backward(grad, *small)
+    torch.testing.assert_close(coarse, expected, atol=1e-5, rtol=0)
 print("done")
 """
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}

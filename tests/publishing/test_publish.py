@@ -285,7 +285,7 @@ def test_a_kill_loses_no_model(run: Path, tmp_path: Path, monkeypatch: pytest.Mo
     with monkeypatch.context() as broken:
 
         def killed(path: Path, data: bytes) -> None:
-            assert set(pretrained.shipped()) == {"one"}  # half a folder is no model
+            assert set(pretrained.list_shipped()) == {"one"}  # half a folder is no model
             raise KeyboardInterrupt
 
         broken.setattr(sys.modules[publishing.publish.__module__], "write_through", killed)
@@ -307,7 +307,7 @@ def test_a_kill_loses_no_model(run: Path, tmp_path: Path, monkeypatch: pytest.Mo
             publishing.publish(run, "one", tmp_path, windows=1, force=True)
     assert [path.name for path in tmp_path.iterdir()] == ["one.replaced"]
     (tmp_path / "one.partial").mkdir()
-    assert pretrained.shipped() == {}
+    assert pretrained.list_shipped() == {}
     with pytest.raises(GeocoError, match="there is a model here already"):
         publishing.publish(run, "one", tmp_path, windows=1, note="second")
     assert [path.name for path in tmp_path.iterdir()] == ["one"]

@@ -6,7 +6,7 @@ import yaml
 from geoco import publishing
 from geoco.models import checkpoints, pretrained
 
-NAMES = sorted(pretrained.shipped()) or [
+NAMES = sorted(pretrained.list_shipped()) or [
     pytest.param("", marks=pytest.mark.skip(reason="no trained weights ship yet"))
 ]
 
@@ -21,7 +21,7 @@ def test_first_windows_are_reproduced(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_folder_is_complete(name: str) -> None:
-    file = pretrained.shipped()[name]
+    file = pretrained.list_shipped()[name]
     low, high = pretrained.load(name).trained_scales
     assert pretrained.TRAINED_SCALES in checkpoints.read_weights(file).extra
     assert 0 < low < high

@@ -51,7 +51,7 @@ def test_the_picture_shows_what_it_says(model: GeoCo) -> None:
     sheet = diagnostics.picture(model, video, positions, zoom=1)
     binding = model.bind(video, positions)
     scene, slots = model.decode(binding), binding.slots
-    owned = compositing.hard_ownership(scene.fields.logits)[:, 0].sum((-2, -1))
+    owned = compositing.compute_masks(scene.fields.logits)[:, 0].sum((-2, -1))
     background = scene.alpha[:, 0].mean((-2, -1)).argmax(-1)
     for row in range(3):
         order = owned[row].argsort(descending=True).tolist()

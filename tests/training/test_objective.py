@@ -99,10 +99,10 @@ def naive(
     loss = loss + weight["ov"] * losses.ov(binding.attention)
     loss = loss + weight["gate"] * binding.gate.square().mean()
 
-    judged = slot_quality.judge(logits, binding, train.quality)
+    judged = slot_quality.assess_slots(logits, binding, train.quality)
     outside = ~judged.foreground
     apart = model.decoder(Slots(slots.appearance, slots.position.detach(), slots.scale.detach()))
-    apart_margin = compositing.foreground_margin(apart.logits, outside)
+    apart_margin = compositing.compute_foreground_margin(apart.logits, outside)
     center_loss = losses.pos(
         compute_moments(torch.sigmoid(sharpness * apart_margin)).center,
         slots.position,
@@ -116,7 +116,7 @@ def naive(
     loss = loss + weight["pos"] * center_loss + 0.5 * weight["tail"] * factual_tail
 
     factual = compute_moments(
-        torch.sigmoid(sharpness * compositing.foreground_margin(logits, outside))
+        torch.sigmoid(sharpness * compositing.compute_foreground_margin(logits, outside))
     )
     away = (slots.position - factual.center.detach())[judged.positioned]
     loss = loss + recenter * losses.huber(away, 0.05).mean()
@@ -131,7 +131,7 @@ def naive(
     scale = slots.scale[own, 0, chosen.recipient].detach()
     donor = slots.appearance[:, 0].flatten(0, 1)[chosen.donor]
     made = model.decoder(Slots(donor, position, scale)).logits
-    margin = made - compositing.background_logit(logits, outside)[:, 0, 0]
+    margin = made - compositing.compute_background_logit(logits, outside)[:, 0, 0]
     geo = losses.geo(
         compute_moments(torch.sigmoid(sharpness * margin)),
         Moments(*(part[own, 0, chosen.recipient] for part in vars(factual).values())),
@@ -229,8 +229,8 @@ def test_recentering_moves_positions_and_no_mask(model: GeoCo, settings: config.
     result = objective(model, video, source, draws, weights(), pulled, settings.train)
     result.backward(list(model.decoder.parameters()), [])
     logits = result.scene.fields.logits.detach()
-    judged = slot_quality.judge(logits, binding, settings.train.quality)
-    margin = logits - compositing.background_logit(logits, ~judged.foreground)
+    judged = slot_quality.assess_slots(logits, binding, settings.train.quality)
+    margin = logits - compositing.compute_background_logit(logits, ~judged.foreground)
     center = compute_moments(torch.sigmoid(5.0 * margin)).center
     own = binding.slots.position.detach().requires_grad_()
     (0.3 * losses.huber(own - center, 0.05)[judged.positioned].mean()).backward()
@@ -254,7 +254,7 @@ def test_geo_reaches_commands_only_through_the_background(
         model, video, source, draws, weights("geo"), mode("rec", "geo"), settings.train
     )
     result.backward(list(model.decoder.parameters()), [])
-    judged = slot_quality.judge(result.scene.fields.logits, binding, settings.train.quality)
+    judged = slot_quality.assess_slots(result.scene.fields.logits, binding, settings.train.quality)
     assert slots.position.grad is not None
     assert slots.scale.grad is not None
     assert slots.appearance.grad is not None

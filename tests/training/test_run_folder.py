@@ -130,7 +130,9 @@ def test_a_run_knows_where_it_took_over(tmp_path: Path) -> None:
     first, second = {"step": 5, "differs": both}, {"step": 7, "differs": both}
     assert began == [[], [first], [first, second]]
     (tmp_path / "7" / "environment.json").unlink()
-    run = Run.create(tmp_path / "last", CONFIG, checkpoints.latest(tmp_path / "7" / "checkpoints"))
+    run = Run.create(
+        tmp_path / "last", CONFIG, checkpoints.find_latest(tmp_path / "7" / "checkpoints")
+    )
     assert json.loads((run.folder / "environment.json").read_text())["began"] == [second]
 
 

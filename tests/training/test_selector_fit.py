@@ -102,7 +102,7 @@ def test_nothing_but_the_selector_changes(tmp_path: Path) -> None:
     assert new.extra == {"selector": "fitted to 4 training clips afterwards"}
     assert told[0] == ("panel", 4, 4)
     assert told[-1] == ("steps", 5, 5)
-    assert checkpoints.run_of(path) == tmp_path  # a card then tells of the run
+    assert checkpoints.find_run(path) == tmp_path  # a card then tells of the run
     before = path.read_bytes()
     assert selector_fit.refit(tmp_path, [change], 4, 5).read_bytes() == before
     folder = publishing.publish(path, "tiny", tmp_path / "weights", windows=1)

@@ -12,7 +12,7 @@ from geoco import config
 from geoco.config import training
 from geoco.models import compositing
 from geoco.models.decoders import Fields
-from geoco.models.selector import Domain, Selector, densities, deployment_domain
+from geoco.models.selector import Domain, Selector, compute_densities, find_domain
 from geoco.training import distributed
 from geoco.training.selector_teacher import (
     Labels,
@@ -35,7 +35,7 @@ def scene(seed: int = 0, kind: torch.dtype = torch.float64) -> tuple[Tensor, Fie
     logits = torch.randn(2, 4, 12, 12, dtype=kind)
     logits[:, 1] += 0.8
     rgb = torch.rand(2, 4, 3, 12, 12, dtype=kind)
-    image = compositing.composite(rgb, compositing.ownership(logits))
+    image = compositing.composite(rgb, compositing.compute_alpha(logits))
     image = image + 0.1 * torch.randn_like(image)
     image[:, :, 6:] = rgb[:, 1, :, 6:]  # where background would do better
     features = torch.randn(2, 4, 6, 12, 12, dtype=kind)
@@ -68,7 +68,7 @@ def local_errors(image: np.ndarray, background: np.ndarray) -> tuple[np.ndarray,
 def by_loops(image: Tensor, fields: Fields, attention: Tensor, domain: Domain) -> list[dict]:
     """Every ingredient of the labels at every pixel of the domain."""
     assert fields.rgb is not None
-    ratio = densities(compositing.ownership(fields.logits), attention).ratio
+    ratio = compute_densities(compositing.compute_alpha(fields.logits), attention).ratio
     found = []
     for n in range(len(image)):
         picture, rgb, logits = image[n].numpy(), fields.rgb[n].numpy(), fields.logits[n].numpy()
@@ -121,7 +121,7 @@ def by_loops(image: Tensor, fields: Fields, attention: Tensor, domain: Domain) -
 @pytest.mark.parametrize("seed", [0, 1])
 def test_labels_against_loops(seed: int) -> None:
     image, fields, attention = scene(seed)
-    domain = deployment_domain(fields.logits, DEPLOYMENT)
+    domain = find_domain(fields.logits, DEPLOYMENT)
     found = labels(image, fields, attention, domain, TEACHER)
     expected = Labels(torch.zeros_like(found.positive), torch.zeros_like(found.protected))
     pixels = by_loops(image, fields, attention, domain)
@@ -144,7 +144,7 @@ def test_labels_against_loops(seed: int) -> None:
 
 def test_outside_the_domain_nothing_is_labelled() -> None:
     image, fields, attention = scene()
-    domain = deployment_domain(fields.logits, DEPLOYMENT)
+    domain = find_domain(fields.logits, DEPLOYMENT)
     assert not domain.deployed.all()
     found = labels(image, fields, attention, domain, TEACHER)
     assert not found.positive[~domain.deployed].any()
@@ -159,7 +159,7 @@ def test_outside_the_domain_nothing_is_labelled() -> None:
 
 def test_a_protected_pixel_is_never_positive() -> None:
     image, fields, attention = scene()
-    domain = deployment_domain(fields.logits, DEPLOYMENT)
+    domain = find_domain(fields.logits, DEPLOYMENT)
     found = labels(image, fields, attention, domain, TEACHER)
     assert not (found.positive * found.protected).any()
     everything = TEACHER.model_copy(update={"harmful": 1.0})
@@ -171,7 +171,7 @@ def test_a_protected_pixel_is_never_positive() -> None:
 def test_labels_are_detached() -> None:
     image, fields, attention = scene()
     live = Fields(fields.logits.clone().requires_grad_(), fields.rgb.clone().requires_grad_())
-    domain = deployment_domain(live.logits, DEPLOYMENT)
+    domain = find_domain(live.logits, DEPLOYMENT)
     found = labels(image, live, attention.clone().requires_grad_(), domain, TEACHER)
     assert not found.positive.requires_grad
     assert not found.protected.requires_grad
@@ -348,7 +348,7 @@ def test_parts_of_a_batch_add_up() -> None:
 
 def test_training_the_selector_lowers_its_loss() -> None:
     image, fields, attention = scene(kind=torch.float32)
-    domain = deployment_domain(fields.logits, DEPLOYMENT)
+    domain = find_domain(fields.logits, DEPLOYMENT)
     marked = labels(image, fields, attention, domain, TEACHER)
     selector = Selector(DEPLOYMENT, 6)
     optimizer = torch.optim.AdamW(selector.parameters(), lr=1e-2)
@@ -368,7 +368,7 @@ def test_training_the_selector_lowers_its_loss() -> None:
 
 def test_autocast_changes_nothing() -> None:
     image, fields, attention = scene(kind=torch.float32)
-    domain = deployment_domain(fields.logits, DEPLOYMENT)
+    domain = find_domain(fields.logits, DEPLOYMENT)
     logit = torch.randn_like(domain.required)
     exact = labels(image, fields, attention, domain, TEACHER)
     loss = selector_loss(logit, exact, domain.owner, 4, TRAINING)
@@ -382,10 +382,10 @@ def test_autocast_changes_nothing() -> None:
 
 def test_leading_dimensions_are_scenes() -> None:
     image, fields, attention = scene()
-    domain = deployment_domain(fields.logits, DEPLOYMENT)
+    domain = find_domain(fields.logits, DEPLOYMENT)
     together = labels(image, fields, attention, domain, TEACHER)
     one = Fields(fields.logits[1], fields.rgb[1])
-    alone = labels(image[1], one, attention[1], deployment_domain(one.logits, DEPLOYMENT), TEACHER)
+    alone = labels(image[1], one, attention[1], find_domain(one.logits, DEPLOYMENT), TEACHER)
     torch.testing.assert_close(alone.positive, together.positive[1])
     torch.testing.assert_close(alone.protected, together.protected[1])
 
@@ -396,7 +396,7 @@ def test_nothing_waits_for_values() -> None:
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         image, attention = mode.from_tensor(parts[0]), mode.from_tensor(parts[2])
         fields = Fields(mode.from_tensor(parts[1].logits), mode.from_tensor(parts[1].rgb))
-        domain = deployment_domain(fields.logits, DEPLOYMENT)
+        domain = find_domain(fields.logits, DEPLOYMENT)
         marked = labels(image, fields, attention, domain, TEACHER)
         logit = torch.randn(domain.owner.shape, requires_grad=True)
         selector_loss(logit, marked, domain.owner, 4, TRAINING).objective.backward()

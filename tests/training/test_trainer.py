@@ -282,7 +282,7 @@ def test_a_branch_that_cannot_be(
 def test_weights_alone_are_no_beginning(whole: Path, tmp_path: Path) -> None:
     alone = tmp_path / "alone"
     alone.mkdir()
-    last = checkpoints.latest(whole / "checkpoints")
+    last = checkpoints.find_latest(whole / "checkpoints")
     assert last is not None
     shutil.copy(last / "weights.safetensors", alone)
     with pytest.raises(GeocoError, match="weights alone can be used"):
@@ -448,7 +448,7 @@ def test_a_training_state_is_small(tmp_path: Path) -> None:
     changes += ["train.budget=1e-5", "train.batch=2", "train.validation=1", "train.feed=stream"]
     changes += ["train.picture_every=100000", "train.precision=32-true"]
     go(config.load(CONFIGS / "geoco.yaml", changes), tmp_path / "run")
-    file = checkpoints.latest(tmp_path / "run" / "checkpoints")
+    file = checkpoints.find_latest(tmp_path / "run" / "checkpoints")
     assert file is not None
     assert (file / checkpoints.STATE).stat().st_size < 12e6
     assert (file / checkpoints.WEIGHTS).stat().st_size < 3e6

@@ -11,7 +11,7 @@ from torch import Tensor
 from geoco import geometry
 from geoco.config.training import SlotQualityConfig
 from geoco.models import slot_quality
-from geoco.models.slots import Binding, Slots, attention_moments
+from geoco.models.slots import Binding, Slots, compute_attention_moments
 from geoco.training import transplants
 
 SIDE, SIZE = 16, 64
@@ -32,18 +32,18 @@ def scene(*centers: tuple[float, float, float]) -> tuple[Tensor, Binding]:
     )
     attention = (attention / attention.sum((-2, -1), keepdim=True)).flatten(1)[None]
     points = geometry.build_grid(SIDE, SIDE).flatten(0, 1)
-    position, scale = attention_moments(attention, points)
+    position, scale = compute_attention_moments(attention, points)
     slots = Slots(torch.zeros(1, len(centers) + 1, 8), position, scale)
     return logits, Binding(slots, attention, torch.zeros(1, len(centers) + 1, 8))
 
 
 def valid(quality: SlotQualityConfig, *centers: tuple[float, float, float]) -> list[bool]:
-    return slot_quality.judge(*scene(*centers), quality).valid[0].tolist()
+    return slot_quality.assess_slots(*scene(*centers), quality).valid[0].tolist()
 
 
 def test_a_plain_object_is_fit_and_background_is_not() -> None:
     logits, binding = scene((-0.4, 0, 0.12), (0.4, 0.1, 0.12))
-    judged = slot_quality.judge(logits, binding, SlotQualityConfig())
+    judged = slot_quality.assess_slots(logits, binding, SlotQualityConfig())
     assert judged.foreground.tolist() == [[True, True, False]]
     assert judged.valid.tolist() == [[True, True, False]]
     assert judged.positioned.tolist() == [[True, True, False]]
@@ -81,10 +81,10 @@ def test_coherence_refuses_what_others_cover() -> None:
 
 def test_an_object_at_the_edge_is_unfit_but_has_a_position() -> None:
     logits, binding = scene((-0.9, 0, 0.12), (0.4, 0.1, 0.12))
-    judged = slot_quality.judge(logits, binding, SlotQualityConfig())
+    judged = slot_quality.assess_slots(logits, binding, SlotQualityConfig())
     assert judged.valid.tolist() == [[False, True, False]]
     assert judged.positioned.tolist() == [[True, True, False]]
-    strict = slot_quality.judge(logits, binding, SlotQualityConfig(position_coverage=0.001))
+    strict = slot_quality.assess_slots(logits, binding, SlotQualityConfig(position_coverage=0.001))
     assert strict.positioned.tolist() == [[False, False, False]]
 
 
@@ -92,7 +92,7 @@ def test_confidence_is_one_less_the_largest_cosine() -> None:
     logits, binding = scene((-0.2, 0, 0.12), (0.2, 0, 0.12))
     a, b, rest = binding.attention[0]
     cosine = [float(u @ v / (u.norm() * v.norm())) for u, v in ((a, b), (a, rest), (b, rest))]
-    found = slot_quality.judge(logits, binding, SlotQualityConfig()).confidence[0]
+    found = slot_quality.assess_slots(logits, binding, SlotQualityConfig()).confidence[0]
     expected = [1 - max(cosine[0], cosine[1]), 1 - max(cosine[0], cosine[2]), 1 - max(cosine[1:])]
     torch.testing.assert_close(found, torch.tensor(expected), atol=1e-6, rtol=0)
 
@@ -104,7 +104,7 @@ def test_a_scene_without_background_gives_no_pairs() -> None:
         binding.attention[:, :2],
         binding.gate[:, :2],
     )
-    judged = slot_quality.judge(
+    judged = slot_quality.assess_slots(
         logits[:, :2], without, SlotQualityConfig(most_coverage=1, largest_scale=2)
     )
     assert judged.foreground.all()
@@ -115,7 +115,7 @@ def test_a_scene_without_background_gives_no_pairs() -> None:
 def test_nothing_judged_has_a_gradient() -> None:
     logits, binding = scene((-0.4, 0, 0.12))
     live = replace(binding, attention=binding.attention.clone().requires_grad_())
-    judged = slot_quality.judge(logits.requires_grad_(), live, SlotQualityConfig())
+    judged = slot_quality.assess_slots(logits.requires_grad_(), live, SlotQualityConfig())
     assert not judged.confidence.requires_grad
 
 

@@ -50,9 +50,9 @@ def main() -> None:
     scenes = extract_scenes(episodes, chosen, np.tile(np.arange(config.frames), arguments.episodes))
     canvas = Canvas(config.height, config.width, config.supersample)
     scenes = scenes.to(device)
-    drawn = _rate(scenes, canvas, device)
+    visible = _rate(scenes, canvas, device)
     with_masks = _rate(scenes, canvas, device, amodal=True)
-    print(f"render      {drawn:10.0f} frames/s   frames and visible masks")
+    print(f"render      {visible:10.0f} frames/s   frames and visible masks")
     print(f"render      {with_masks:10.0f} frames/s   frames, visible and amodal masks")
     few = scenes[: min(len(scenes), 256)]
     started = time.perf_counter()
@@ -74,7 +74,7 @@ def main() -> None:
 
     peer = _png(render_scenes(scenes[:500], canvas).frames.cpu())
     print(f"peer        {peer:10.0f} frames/s   Pillow decoding the same frames from PNG")
-    print(f"ratio       {drawn / peer:10.2f} render / peer")
+    print(f"ratio       {visible / peer:10.2f} render / peer")
     if device.type == "cuda":
         _compare(scenes[:2000], canvas)
 

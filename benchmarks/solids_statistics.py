@@ -75,7 +75,7 @@ def _object_colors(frames: np.ndarray, masks: np.ndarray) -> dict[str, np.ndarra
     """Mean RGB by colour and material, away from edges; material is guessed from contrast."""
     palette = np.array(list(COLORS.values()))
     palette = palette / np.linalg.norm(palette, axis=1, keepdims=True)
-    found: dict[str, list[np.ndarray]] = {}
+    colors: dict[str, list[np.ndarray]] = {}
     for frame, mask in zip(frames, masks, strict=True):
         for number in range(1, 6):
             inside = mask == number
@@ -91,8 +91,8 @@ def _object_colors(frames: np.ndarray, masks: np.ndarray) -> dict[str, np.ndarra
             color = list(COLORS)[int((palette @ mean / np.linalg.norm(mean)).argmax())]
             metal = brightness.std() > METAL_CONTRAST * brightness.mean()
             name = f"{color} {'metal' if metal else 'rubber'}, mean RGB"
-            found.setdefault(name, []).append(pixels.mean(0))
-    return {name: np.mean(found[name], axis=0) for name in sorted(found)}
+            colors.setdefault(name, []).append(pixels.mean(0))
+    return {name: np.mean(colors[name], axis=0) for name in sorted(colors)}
 
 
 def _shown(value: np.ndarray) -> str:

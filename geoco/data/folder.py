@@ -99,32 +99,32 @@ def _list_videos(source: FolderSource, split: Split) -> list[Path]:
             f"{source.path}: this folder is the split '{source.split}' (data.source.split), "
             f"so there is no split '{split}'"
         )
-    found = _search_videos(source.path)
-    if not found:
+    videos = _search_videos(source.path)
+    if not videos:
         kinds = {path.suffix or path.name for path in source.path.rglob("*") if path.is_file()}
         only = f"only {', '.join(sorted(kinds)[:5])} files" if kinds else "the folder is empty"
         raise GeocoError(
             f"{source.path}: no videos ({' '.join(VIDEOS)}) or images ({' '.join(IMAGES)}): {only}"
         )
-    return found
+    return videos
 
 
 def _search_videos(folder: Path) -> list[Path]:
-    found: list[Path] = []
+    videos: list[Path] = []
     images: list[Path] = []
     for entry in list_folder(folder):
         if entry.is_dir():
-            found += _search_videos(entry)
+            videos += _search_videos(entry)
         elif is_file(entry, VIDEOS):
-            found.append(entry)
+            videos.append(entry)
         elif is_file(entry, IMAGES):
             images.append(entry)
-    if images and found:
+    if images and videos:
         raise GeocoError(
-            f"{folder}: holds images ({images[0].name}) beside videos ({found[0].name}): move the "
+            f"{folder}: holds images ({images[0].name}) beside videos ({videos[0].name}): move the "
             "images elsewhere or, if they are a video's frames, into a subfolder of their own"
         )
-    return [folder] if images else found
+    return [folder] if images else videos
 
 
 def _read_video(source: FolderSource, path: Path) -> Iterator[RawVideo]:

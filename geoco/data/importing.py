@@ -48,8 +48,8 @@ def import_data(
     stores = {split: config.path / split for split in loader.list_splits(source)}
     for split, path in stores.items():
         if path.exists():
-            found = {"instances": False, **read_index(path).recipe}  # older stores do not say
-            check_recipe(path, found, {**found, **_collect_settings(config)})
+            recipe = {"instances": False, **read_index(path).recipe}  # older stores do not say
+            check_recipe(path, recipe, {**recipe, **_collect_settings(config)})
         else:
             _import_split(config, loader, split, progress)
     return stores

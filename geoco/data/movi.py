@@ -122,19 +122,19 @@ class Example:
 
     def collect_metadata(self) -> dict[str, Any]:
         """The fields that are neither pictures nor events, as plain lists, numbers and strings."""
-        found: dict[str, Any] = {}
+        metadata: dict[str, Any] = {}
         for stored in sorted(self.fields):
             name = stored.removesuffix(_FLAT)
             section, _, key = name.partition("/")
             if section not in _SECTIONS or stored.endswith(_ROWS):
                 continue
             if section == "metadata":
-                found[key] = self._read_value(name)
+                metadata[key] = self._read_value(name)
             elif key:
-                found.setdefault(section, {})[key] = self._read_value(name)
+                metadata.setdefault(section, {})[key] = self._read_value(name)
             else:
-                found[section] = self._read_value(name)
-        return found
+                metadata[section] = self._read_value(name)
+        return metadata
 
     def _decode_images(self, name: str, what: str, modes: tuple[str, ...]) -> list[np.ndarray]:
         images: list[np.ndarray] = []
@@ -265,24 +265,24 @@ def _list_shards(folder: Path, name: str, split: Split) -> list[tuple[Path, int 
     """The split's files in order, each with the number of records it should hold, if known."""
     pattern = re.compile(rf"{name}-(.+)\.tfrecord-(\d+)-of-(\d+)")
     matches = [match for path in folder.iterdir() if (match := pattern.fullmatch(path.name))]
-    found = {(int(m[3]), int(m[2])): folder / m[0] for m in matches if m[1] == _SPLITS[split]}
-    if not found:
+    files = {(int(m[3]), int(m[2])): folder / m[0] for m in matches if m[1] == _SPLITS[split]}
+    if not files:
         have = ", ".join(sorted({match[1] for match in matches})) or "only partial downloads"
         raise GeocoError(f"{folder}: no {_SPLITS[split]} files of {name}; there are {have}")
-    totals = sorted({total for total, _ in found})
+    totals = sorted({total for total, _ in files})
     if len(totals) > 1:
         raise GeocoError(
             f"{folder}: {name}-{_SPLITS[split]} is there in several sets, of {totals} files; "
             f"expected one"
         )
     total = totals[0]
-    missing = [f"{number:05}" for number in range(total) if (total, number) not in found]
+    missing = [f"{number:05}" for number in range(total) if (total, number) not in files]
     if missing:
         raise GeocoError(
             f"{folder}: {name}-{_SPLITS[split]} lacks {len(missing)} of its {total} files, those "
             f"numbered {', '.join(missing[:8])}{', ...' if len(missing) > 8 else ''}"
         )
-    paths = [found[total, number] for number in range(total)]
+    paths = [files[total, number] for number in range(total)]
     lengths = _read_shard_lengths(folder / "dataset_info.json", split)
     if lengths is None:
         return [(path, None) for path in paths]

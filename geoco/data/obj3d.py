@@ -19,10 +19,10 @@ from geoco.media import find_images, list_folder
 
 def list_splits(source: Obj3DSource) -> tuple[Split, ...]:
     """The splits that are there as folders."""
-    found = {entry.name for entry in list_folder(source.path) if entry.is_dir()}
-    present = tuple(split for split in get_args(Split) if split in found)
+    folders = {entry.name for entry in list_folder(source.path) if entry.is_dir()}
+    present = tuple(split for split in get_args(Split) if split in folders)
     if not present:
-        shown = ", ".join(sorted(found)[:5]) or "no folders"
+        shown = ", ".join(sorted(folders)[:5]) or "no folders"
         raise GeocoError(f"{source.path}: expected folders train, val or test, found {shown}")
     return present
 
@@ -81,15 +81,15 @@ def _list_frames(episode: Path) -> list[Path]:
     first = 1 if _strip_digits(numbered[numbers[0]]) == "test_" else numbers[0]
     for number in range(first, numbers[-1]):
         if number not in numbered:
-            after = numbered[min(found for found in numbers if found > number)]
+            after = numbered[min(later for later in numbers if later > number)]
             raise GeocoError(f"{episode}: {_renumber(after, number)} is missing")
     return [numbered[number] for number in numbers]
 
 
 def _find_digits(image: Path) -> str | None:
     """The last number in a name: cam2_0003.png is frame 3."""
-    found = re.findall(r"[0-9]+", image.stem)
-    return found[-1] if found else None
+    numbers = re.findall(r"[0-9]+", image.stem)
+    return numbers[-1] if numbers else None
 
 
 def _strip_digits(image: Path) -> str:

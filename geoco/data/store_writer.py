@@ -222,9 +222,9 @@ class StoreWriter:
             raise
 
 
-def check_recipe(where: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+def check_recipe(where: Path, present: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """Refuse to mix videos made in different ways in one store."""
-    changed = [name for name in {**found, **wanted} if found.get(name) != wanted.get(name)]
+    changed = [name for name in {**present, **wanted} if present.get(name) != wanted.get(name)]
     if changed:
         raise GeocoError(
             f"{where}: already imported with other settings ({', '.join(changed)} changed): "

@@ -87,14 +87,14 @@ class EditedClip:
 def choose_subjects(editor: Editor, dataset: SolidsDataset) -> list[Subject]:
     """Scenes that show a few objects well, each with the object that is easiest to see."""
     windows = choose_clear_windows(dataset)
-    found = []
+    subjects = []
     for window, clip in zip(windows, dataset.render_clips(windows), strict=True):
         assert clip.masks is not None
         objects = reference_masks(clip.masks)[0]
         item = int(_compute_prominence(objects).argmax())
         scene = editor.encode(clip.video[0])
         slot = int(metrics.associate(objects, torch.from_numpy(scene.masks))[item])
-        found.append(
+        subjects.append(
             Subject(
                 window=window,
                 title=f"episode {clip.metadata['episode']}, frame {int(clip.frames[0])}",
@@ -105,7 +105,7 @@ def choose_subjects(editor: Editor, dataset: SolidsDataset) -> list[Subject]:
                 slot=slot if _holds_object(slot, scene.slots) else None,
             )
         )
-    return found
+    return subjects
 
 
 def edit_subjects(chosen: Sequence[Subject], dataset: SolidsDataset) -> list[Row]:
@@ -116,8 +116,8 @@ def edit_subjects(chosen: Sequence[Subject], dataset: SolidsDataset) -> list[Row
         replaced = Replace(subject.item, donor, chosen[donor].item)
         edits = (subject.move, Scale(subject.item, ENLARGED), replaced)
         wanted += [(number, edit) for edit in edits]
-    drawn = dataset.render_counterfactuals([subject.window for subject in chosen], wanted)
-    truth = drawn.frames.permute(0, 2, 3, 1).numpy()
+    exact = dataset.render_counterfactuals([subject.window for subject in chosen], wanted)
+    truth = exact.frames.permute(0, 2, 3, 1).numpy()
     return [
         Row(
             edited=_edit_subject(subject, chosen[(number + 1) % len(chosen)]),
@@ -150,14 +150,14 @@ def compose_gallery(chosen: Sequence[Subject], rows: Sequence[Row]) -> Picture:
 def explain_gaps(chosen: Sequence[Subject], rows: Sequence[Row]) -> list[str]:
     """What the gallery could not show, in sentences."""
     names = ("moved", "enlarged", "transplanted")
-    found = []
+    sentences = []
     for subject, row in zip(chosen, rows, strict=True):
         reasons: dict[str, list[str]] = {}
         for name, edited in zip(names, row.edited, strict=True):
             if isinstance(edited, str):
                 reasons.setdefault(edited, []).append(name)
-        found += [f"{subject.title}: not {' or '.join(w)}: {why}" for why, w in reasons.items()]
-    return found
+        sentences += [f"{subject.title}: not {' or '.join(w)}: {why}" for why, w in reasons.items()]
+    return sentences
 
 
 def choose_clear_windows(dataset: SolidsDataset) -> list[int]:
@@ -186,11 +186,11 @@ def choose_free_move(
     step = round(share * width)
     moves = torch.tensor([(step, 0), (-step, 0), (0, step)])
     mine, others = objects[item].reshape(-1, height, width), objects.any(0) & ~objects[item]
-    seen = []
+    shown = []
     for move in moves:
         edit = AffineMap.from_move(move.expand(len(mine), 2), height, width)
-        seen.append((edit_maps.warp_mask(mine, edit) & ~others.reshape(mine.shape)).sum())
-    dx, dy = moves[torch.stack(seen).argmax()].tolist()
+        shown.append((edit_maps.warp_mask(mine, edit) & ~others.reshape(mine.shape)).sum())
+    dx, dy = moves[torch.stack(shown).argmax()].tolist()
     return float(dx), float(dy)
 
 

@@ -18,7 +18,7 @@ from geoco import drawing
 from geoco.config import SolidsConfig, WindowConfig
 from geoco.data.solids import SolidsDataset
 from geoco.demo import pictures as demo_pictures
-from geoco.demo.summary import measure, print_summary
+from geoco.demo.summary import measure_model, print_summary
 from geoco.editing.editor import Editor
 from geoco.evaluation import as_values
 from geoco.files import write_whole
@@ -83,13 +83,13 @@ def show_generator(out: Path, console: Console) -> None:
     """Scenes, exact edits and videos, without any model."""
     dataset = SolidsDataset(SolidsConfig(window=WindowConfig(length=1, stride=8)), "val")
     scenes = dataset.extract_scenes(np.arange(SCENES), np.full(SCENES, 14))
-    _say(console, f"{SCENES} scenes with their masks", draw_scenes(out, dataset, scenes))
-    _say(
+    _announce(console, f"{SCENES} scenes with their masks", draw_scenes(out, dataset, scenes))
+    _announce(
         console,
         "one scene, and its object 1 moved right, moved down, halved, enlarged, replaced, removed",
         draw_edits(out, dataset, scenes),
     )
-    _say(console, "four episodes, 48 frames each", draw_videos(out))
+    _announce(console, "four episodes, 48 frames each", draw_videos(out))
 
 
 def draw_scenes(out: Path, dataset: SolidsDataset, scenes: Scenes) -> Path:
@@ -139,23 +139,23 @@ def show_model(loaded: pretrained.LoadedModel, out: Path, console: Console) -> N
     chosen = demo_pictures.choose_subjects(editor, dataset)
     rows = demo_pictures.edit_subjects(chosen, dataset)
     path = _save(out / "gallery.png", [demo_pictures.compose_gallery(chosen, rows)])
-    _say(console, f"{len(chosen)} scenes, edited by the model and in truth", path)
+    _announce(console, f"{len(chosen)} scenes, edited by the model and in truth", path)
     for sentence in demo_pictures.explain_gaps(chosen, rows):
         console.print(f"  {sentence}", highlight=False, soft_wrap=True)
 
     clip = demo_pictures.edit_clip(editor, dataset, chosen[0].window)
     path = _save(out / "edited.gif", demo_pictures.draw_clip(clip), clip.film.frames_per_second)
-    _say(console, f"{clip.title}, {len(clip.film)} frames, {clip.done}", path)
+    _announce(console, f"{clip.title}, {len(clip.film)} frames, {clip.done}", path)
     for warning in clip.warnings:
         console.print(f"  {warning}", highlight=False, soft_wrap=True)
     write_whole(out / "edits.json", clip.film.to_json().encode())
-    _say(console, "its edit list, which the page and geoco replay open", out / "edits.json")
+    _announce(console, "its edit list, which the page and geoco replay open", out / "edits.json")
 
-    summary = measure(loaded, dataset)
+    summary = measure_model(loaded, dataset)
     text = json.dumps(as_values(summary), indent=2, ensure_ascii=False) + "\n"
     write_whole(out / "summary.json", text.encode())
     print_summary(summary, console)
-    _say(console, "these numbers with intervals", out / "summary.json")
+    _announce(console, "these numbers with intervals", out / "summary.json")
 
 
 def open_scenes(loaded: pretrained.LoadedModel, console: Console) -> SolidsDataset:
@@ -179,7 +179,7 @@ def _save(path: Path, pictures: list[drawing.Picture], frames_per_second: float 
     return path
 
 
-def _say(console: Console, what: str, path: Path) -> None:
+def _announce(console: Console, what: str, path: Path) -> None:
     console.print(f"{what}: {path}", soft_wrap=True)
 
 

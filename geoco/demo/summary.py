@@ -44,7 +44,7 @@ BATCH = 8  # scenes decoded at once
 
 
 @dataclass(frozen=True)
-class Kind:
+class KindSummary:
     """One kind of edit: one command of each true object, means over videos with 95% intervals."""
 
     edits: int
@@ -68,12 +68,12 @@ class Summary:
     objects: int  # true ones
     psnr: float  # dB, of the reconstruction
     foreground_ari: Mean
-    position: Kind
-    scale: Kind
-    transplant: Kind
+    position: KindSummary
+    scale: KindSummary
+    transplant: KindSummary
 
 
-def measure(
+def measure_model(
     loaded: pretrained.LoadedModel, dataset: SolidsDataset, windows: int = WINDOWS
 ) -> Summary:
     """One move, one resize and one transplant of every true object of some windows.
@@ -82,31 +82,31 @@ def measure(
     """
     slot_model = adapter(loaded.model, loaded.config)
     assert isinstance(slot_model, OneSlotModel)
-    model = _Remembering(slot_model)
-    found = factual(model, dataset, BATCH, windows)
-    assert found.reference is not None
-    objects = references(found)
+    model = _RememberingModel(slot_model)
+    record = factual(model, dataset, BATCH, windows)
+    assert record.reference is not None
+    objects = references(record)
     kinds = [
-        _kind(model, dataset, found, objects, _in_turn(objects, asked))
+        _measure_kind(model, dataset, record, objects, _take_turns(objects, asked))
         for asked in (
             asked_moves(objects),
             asked_resizes(objects),
-            asked_transplants(found, objects),
+            asked_transplants(record, objects),
         )
     ]
     return Summary(
         loaded.name,
         loaded.step,
-        len(found),
-        len(set(found.source)),
+        len(record),
+        len(set(record.source)),
         len(objects),
-        float(found.psnr.mean()),
-        segmentation(found, found.reference).foreground_ari,
+        float(record.psnr.mean()),
+        segmentation(record, record.reference).foreground_ari,
         *kinds,
     )
 
 
-class _Remembering:
+class _RememberingModel:
     """A model that draws a scene once: all kinds of edits start from the same ones."""
 
     def __init__(self, model: OneSlotModel) -> None:
@@ -128,7 +128,7 @@ class _Remembering:
         return self._scenes[key]
 
 
-def _in_turn(objects: References, asked: Asked) -> Asked:
+def _take_turns(objects: References, asked: Asked) -> Asked:
     """Of each object one command, the next object the next one; transplants have but one."""
     if asked.kind == "transplant":
         return asked
@@ -137,34 +137,34 @@ def _in_turn(objects: References, asked: Asked) -> Asked:
     return asked.rows(number * each + number % max(each, 1))
 
 
-def _kind(
-    model: OneSlotModel, dataset: SolidsDataset, found: Factual, objects: References, asked: Asked
-) -> Kind:
+def _measure_kind(
+    model: OneSlotModel, dataset: SolidsDataset, record: Factual, objects: References, asked: Asked
+) -> KindSummary:
     device = torch.device("cpu")
     able = objects.slot >= 0
     done = (able[asked.object] & able[asked.donor]).nonzero()[:, 0]
-    commands = _commands(found, objects, asked.rows(done))
-    wanted = eligibility(found, commands)
-    scored = wanted.valid & found.valid[commands.window, commands.slot].numpy()
+    commands = _find_commands(record, objects, asked.rows(done))
+    wanted = eligibility(record, commands)
+    scored = wanted.valid & record.valid[commands.window, commands.slot].numpy()
     window = objects.window[asked.object]
-    before = found.image[window]
+    before = record.image[window]
     after = before.clone()
     masks, targets = torch.zeros(2, len(commands), *before.shape[-2:], dtype=torch.bool)
-    for chunk, slot, (colors, logits) in edited_scenes(model, found, commands, BATCH):
+    for chunk, slot, (colors, logits) in edited_scenes(model, record, commands, BATCH):
         after[done[chunk]] = composite(colors, compute_alpha(logits))
         masks[chunk] = compute_masks(logits)[:, slot]
-        targets[chunk] = ideal_targets(found, commands, chunk)[1]
-    truth = truths(dataset, found, objects, asked, device).image
-    region = oracle_targets(found, objects, asked, device).region
-    video = found.video[window.numpy()]
+        targets[chunk] = ideal_targets(record, commands, chunk)[1]
+    truth = truths(dataset, record, objects, asked, device).image
+    region = oracle_targets(record, objects, asked, device).region
+    video = record.video[window.numpy()]
 
     def likeness(image: Float[Tensor, "edit 3 height width"]) -> Interval:
-        return _mean(rgb.region_psnr(image, truth, region).numpy(), video)
+        return _estimate_mean(rgb.region_psnr(image, truth, region).numpy(), video)
 
     def overlap(values: Float64[np.ndarray, " command"]) -> Interval:
-        return _mean(PERCENT * values[scored], video[done.numpy()][scored])
+        return _estimate_mean(PERCENT * values[scored], video[done.numpy()][scored])
 
-    return Kind(
+    return KindSummary(
         edits=len(asked),
         unassociated=len(asked) - len(done),
         scored=int(scored.sum()),
@@ -172,22 +172,24 @@ def _kind(
         f1_unedited=overlap(wanted.noop),
         psnr=likeness(after),
         psnr_reconstruction=likeness(before),
-        psnr_frame=likeness(found.frame[window].float() / 255),
+        psnr_frame=likeness(record.frame[window].float() / 255),
     )
 
 
-def _commands(found: Factual, objects: References, asked: Asked) -> Commands:
+def _find_commands(record: Factual, objects: References, asked: Asked) -> Commands:
     """The same edits through the slots of the objects."""
     recipients = objects.window[asked.object], objects.slot[asked.object]
     if asked.kind == "transplant":
         donors = objects.window[asked.donor], objects.slot[asked.donor]
-        return transplanted(found, recipients, donors)
-    every = (moves if asked.kind == "position" else resizes)(found, recipients)
+        return transplanted(record, recipients, donors)
+    every = (moves if asked.kind == "position" else resizes)(record, recipients)
     each = len(every) // max(len(asked), 1)
     return every.rows(torch.arange(len(asked)) * each + asked.command)
 
 
-def _mean(values: Float64[np.ndarray, " edit"], video: Int64[np.ndarray, " edit"]) -> Interval:
+def _estimate_mean(
+    values: Float64[np.ndarray, " edit"], video: Int64[np.ndarray, " edit"]
+) -> Interval:
     """Within videos, then over videos, as the object-matched tables take it."""
     defined = ~np.isnan(values)
     if not defined.any():
@@ -200,7 +202,8 @@ def print_summary(summary: Summary, console: Console) -> None:
     ari = summary.foreground_ari
     console.print(
         f"{summary.windows} validation windows of {summary.videos} videos, {summary.objects} "
-        f"objects: reconstruction {summary.psnr:.2f} dB, FG-ARI {_number(PERCENT * ari.value)}%",
+        f"objects: reconstruction {summary.psnr:.2f} dB, "
+        f"FG-ARI {_format_number(PERCENT * ari.value)}%",
         highlight=False,
         soft_wrap=True,
     )
@@ -210,7 +213,7 @@ def print_summary(summary: Summary, console: Console) -> None:
     for name, kind in zip(("moved", "resized", "transplanted"), kinds, strict=True):
         likeness = (kind.psnr, kind.psnr_reconstruction, kind.psnr_frame)
         overlap = (kind.f1, kind.f1_unedited)
-        left, right = ([_number(value.estimate) for value in v] for v in (likeness, overlap))
+        left, right = ([_format_number(value.estimate) for value in v] for v in (likeness, overlap))
         table.add_row(name, str(kind.edits), *left, str(kind.scored), *right)
     console.print(table)
     console.print(
@@ -223,5 +226,5 @@ def print_summary(summary: Summary, console: Console) -> None:
     )
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return "–" if np.isnan(value) else f"{value:.1f}"

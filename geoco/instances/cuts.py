@@ -71,10 +71,10 @@ def learn_sizes(labels: Int[np.ndarray, "time height width"]) -> Sizes | None:
     The horizon pulls weakly at it, so that one object suffices to expect others in its row.
     """
     _, height, _ = labels.shape
-    seen = [sample for frame in labels for sample in _measure_lone_regions(frame)]
-    if not seen:
+    lone = [sample for frame in labels for sample in _measure_lone_regions(frame)]
+    if not lone:
         return None
-    bottom, side = np.array(seen).T / height
+    bottom, side = np.array(lone).T / height
     basis = np.stack([np.ones_like(bottom), bottom], axis=1)
     horizon = np.array([1.0, -0.227])  # where side is zero, in frame heights: above the frame
     weight = np.ones_like(side)
@@ -89,7 +89,7 @@ def learn_sizes(labels: Int[np.ndarray, "time height width"]) -> Sizes | None:
 def _measure_lone_regions(frame: Int[np.ndarray, "height width"]) -> list[tuple[float, float]]:
     """Bottom row and side of the regions that are whole, convex and touch no other."""
     height, width = frame.shape
-    found = []
+    lone = []
     for label, box in enumerate(ndimage.find_objects(frame), start=1):
         if box is None or not _is_inside(box, height, width):
             continue
@@ -102,8 +102,8 @@ def _measure_lone_regions(frame: Int[np.ndarray, "height width"]) -> list[tuple[
         if len(points) >= ALONE * compute_unit(height, width) ** 2:
             _, depth = find_floor_in_hull(points, around == 0)
             if depth.sum() <= FLAT * len(points) * compute_unit(height, width):
-                found.append((float(rows.stop), float(np.sqrt(len(points)))))
-    return found
+                lone.append((float(rows.stop), float(np.sqrt(len(points)))))
+    return lone
 
 
 def _is_inside(box: tuple[slice, ...], height: int, width: int) -> bool:

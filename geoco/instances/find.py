@@ -18,24 +18,24 @@ def find_instances(
 ) -> UInt8[np.ndarray, "time height width"]:
     """Masks of the coloured objects in a video: 0 background, i + 1 object i in every frame.
 
-    Every frame is divided with what the frames before it tell, with what those after it tell, and
-    then with both; a single frame is a video like any other.
+    Every frame is split with evidence from the frames before it, then from those after it, and at
+    last from both; a single frame is a video like any other.
     """
     check_frames(frames)
     pixels = frames.astype(np.float32)
     regions = find_regions(pixels)
     sizes = learn_sizes(regions.labels)
-    scenes = [
+    regions_of_frames = [
         FrameRegions(frame, labels, hues, sizes)
         for frame, labels, hues in zip(pixels, regions.labels, regions.hues, strict=True)
     ]
-    forward = split_frames(scenes)
-    backward = split_frames(scenes[::-1])[::-1]
-    divided = [
-        scene.split([*forward[max(0, time - 1) : time], *backward[time + 1 : time + 2]])
-        for time, scene in enumerate(scenes)
+    forward = split_frames(regions_of_frames)
+    backward = split_frames(regions_of_frames[::-1])[::-1]
+    frames_split = [
+        frame_regions.split([*forward[max(0, time - 1) : time], *backward[time + 1 : time + 2]])
+        for time, frame_regions in enumerate(regions_of_frames)
     ]
-    return number_objects(divided)
+    return number_objects(frames_split)
 
 
 def grow_masks(

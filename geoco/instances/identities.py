@@ -1,4 +1,4 @@
-"""Objects keep their numbers: matched from frame to frame by hue, place and size."""
+"""Identities: objects are matched from frame to frame by hue, place and size."""
 
 from collections.abc import Sequence
 
@@ -17,25 +17,25 @@ AREA_WEIGHT = 4  # pixels of distance at 64 x 64 that an area e times as large c
 IMPOSSIBLE = 1e6
 
 
-def number_objects(divided: Sequence[SplitFrame]) -> UInt8[np.ndarray, "time height width"]:
+def number_objects(frames: Sequence[SplitFrame]) -> UInt8[np.ndarray, "time height width"]:
     """Number all objects; one that was hidden takes its number up again where it reappears."""
-    masks = np.stack([np.zeros(frame.labels.shape, np.uint8) for frame in divided])
-    tracks: list[_Identity] = []
-    for time, frame in enumerate(divided):
+    masks = np.stack([np.zeros(frame.labels.shape, np.uint8) for frame in frames])
+    identities: list[_Identity] = []
+    for time, frame in enumerate(frames):
         matched = _match_identities(
-            tracks, frame, time, compute_unit(*frame.labels.shape), max(frame.labels.shape)
+            identities, frame, time, compute_unit(*frame.labels.shape), max(frame.labels.shape)
         )
-        for place, found in enumerate(frame.objects):
-            which = matched.get(place, len(tracks))
-            if which == len(tracks):
-                tracks.append(_Identity())
+        for place, item in enumerate(frame.objects):
+            which = matched.get(place, len(identities))
+            if which == len(identities):
+                identities.append(_Identity())
             if which >= MOST:
                 raise GeocoError(
-                    f"more than {MOST} objects in {len(divided)} frames: instances are found where "
+                    f"more than {MOST} objects in {len(frames)} frames: instances are found where "
                     "a few coloured solids stand on a grey floor"
                 )
-            tracks[which].update(found, time)
-            masks[time][tuple(found.points.T)] = which + 1
+            identities[which].update(item, time)
+            masks[time][tuple(item.points.T)] = which + 1
     return masks
 
 
@@ -46,30 +46,30 @@ class _Identity:
         self.time, self.hue, self.area = -1, -1, 0
         self.center, self.velocity = np.zeros(2), np.zeros(2)
 
-    def update(self, found: FrameObject, time: int) -> None:
-        center = found.points.mean(0)
+    def update(self, item: FrameObject, time: int) -> None:
+        center = item.points.mean(0)
         if self.area:
             self.velocity = (center - self.center) / (time - self.time)
-        self.time, self.hue, self.area = time, found.hue, len(found.points)
+        self.time, self.hue, self.area = time, item.hue, len(item.points)
         self.center = center
 
-    def measure_distance(self, found: FrameObject, time: int) -> float:
+    def measure_distance(self, item: FrameObject, time: int) -> float:
         """Pixels from where it is expected, or from where it was if it stopped there."""
-        center = found.points.mean(0)
+        center = item.points.mean(0)
         expected = self.center + self.velocity * min(time - self.time, AHEAD)
         return float(min(np.linalg.norm(center - expected), np.linalg.norm(center - self.center)))
 
 
 def _match_identities(
-    tracks: Sequence[_Identity], frame: SplitFrame, time: int, scale: float, side: int
+    identities: Sequence[_Identity], frame: SplitFrame, time: int, scale: float, side: int
 ) -> dict[int, int]:
-    """Which track each of a frame's objects goes on with; those that are new are left out."""
-    costs = np.full((len(tracks), len(frame.objects)), IMPOSSIBLE)
-    for row, track in enumerate(tracks):
-        for column, found in enumerate(frame.objects):
-            distance = track.measure_distance(found, time)
-            if found.hue == track.hue and distance <= FARTHEST * side:
-                growth = abs(np.log(len(found.points) / track.area))
+    """Which identity each of a frame's objects goes on with; those that are new are left out."""
+    costs = np.full((len(identities), len(frame.objects)), IMPOSSIBLE)
+    for row, identity in enumerate(identities):
+        for column, item in enumerate(frame.objects):
+            distance = identity.measure_distance(item, time)
+            if item.hue == identity.hue and distance <= FARTHEST * side:
+                growth = abs(np.log(len(item.points) / identity.area))
                 costs[row, column] = distance / scale + AREA_WEIGHT * growth
     pairs = zip(*linear_sum_assignment(costs), strict=True)
     return {int(column): int(row) for row, column in pairs if costs[row, column] < IMPOSSIBLE}

@@ -43,8 +43,10 @@ def find_regions(frames: Float32[np.ndarray, "time height width 3"]) -> Regions:
     hue = _assign_hues(plane, coloured)
     _, height, width = hue.shape
     smallest = round(SMALLEST * compute_unit(height, width) ** 2)
-    found = [_label_regions(frame, smallest) for frame in hue]
-    return Regions(np.stack([labels for labels, _ in found]), tuple(hues for _, hues in found))
+    labelled = [_label_regions(frame, smallest) for frame in hue]
+    return Regions(
+        np.stack([labels for labels, _ in labelled]), tuple(hues for _, hues in labelled)
+    )
 
 
 def _remove_floor(

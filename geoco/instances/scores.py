@@ -77,7 +77,7 @@ def score_masks(
         for column in np.nonzero(best.max(0, initial=0) < MATCHED)[0]:
             instance = instances == found_ids[column]
             false += int(2 * (instance & near_tiny).sum() < instance.sum())
-    same = sum(max(seen.values()) for seen in numbers.values())
+    same = sum(max(counts.values()) for counts in numbers.values())
     return Scores(np.array(iou, float), np.array(allowed, float), same, false, len(true))
 
 

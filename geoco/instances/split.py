@@ -1,8 +1,8 @@
-"""Regions become objects: fragments joined, touching objects divided, frame by frame and over time.
+"""Regions become objects: fragments are joined and touching objects split, over time.
 
-A frame that is divided tells its neighbours, in log-odds, which pixels it saw as one object and
-which as several. To have seen objects in different regions is strong evidence and fades slowly; to
-have seen one where there may be two is weak, since that is what two objects in line look like.
+A frame gives its neighbours evidence, as log-odds, for which pixels are one object and which are
+several. Objects in different regions of a frame are strong evidence for several, which fades
+slowly; one object where there may be two is weak evidence: two objects in line look like that.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Float32, Int
 from geoco.instances.cuts import Cuts, Points, Sizes, find_cuts, find_floor_in_hull, is_plainly_one
 from geoco.instances.regions import compute_unit
 
-APART, WHOLE = 6.0, -2.5  # the most that a neighbouring frame says for two objects, and for one
+APART, WHOLE = 6.0, -2.5  # the most evidence of a neighbouring frame for two objects, and for one
 FADE = 0.97  # of the evidence for two, per frame
 OVERLAP = 0.5  # of an object's pixels that lie in a region a frame later if it is that object
 GAP_FLOOR = 0.02  # floor in the hull of two fragments, by their area
@@ -24,7 +24,7 @@ GAP_EXCESS = 0.35  # logarithm of how much larger than an object they may seem, 
 
 @dataclass(frozen=True)
 class FrameObject:
-    """Pixels that are one object in a frame, and what they tell its neighbours."""
+    """Pixels that are one object in a frame, and the evidence they are for its neighbours."""
 
     points: Points
     hue: int
@@ -47,7 +47,7 @@ Overlap = tuple[
 
 
 class FrameRegions:
-    """One frame's regions, and what its own pixels say about cuts through them."""
+    """One frame's regions, and the cuts through them that its own pixels suggest."""
 
     def __init__(
         self,
@@ -61,29 +61,31 @@ class FrameRegions:
         self._cuts: dict[bytes, Cuts | None] = {}
 
     def split(self, neighbours: Sequence[SplitFrame]) -> SplitFrame:
-        """Divide all regions, given neighbouring frames that are divided already."""
+        """Split all regions, given neighbouring frames that are split already."""
         objects: list[FrameObject] = []
         for region, (hue, points, fragments) in enumerate(self._parts):
             part = FrameObject(points, hue, region, WHOLE, APART)
             # Nothing but a gap is between fragments, and a gap would always be cut.
             objects += [part] if fragments > 1 else self._split_part(part, neighbours)
         labels = np.zeros(self._floor.shape, int)
-        for number, found in enumerate(objects, start=1):
-            labels[tuple(found.points.T)] = number
+        for number, item in enumerate(objects, start=1):
+            labels[tuple(item.points.T)] = number
         return SplitFrame(tuple(objects), labels)
 
     def _split_part(self, part: FrameObject, neighbours: Sequence[SplitFrame]) -> list[FrameObject]:
-        seen = [_find_overlaps(part, neighbour) for neighbour in neighbours]
-        if all(len(objects) < 2 for objects in seen) and is_plainly_one(
+        overlaps = [_find_overlaps(part, neighbour) for neighbour in neighbours]
+        if all(len(objects) < 2 for objects in overlaps) and is_plainly_one(
             part.points, self._floor, self._sizes
         ):
             return [part]
         cuts = self._get_cuts(part.points)
         if cuts is None:
             return [part]
-        told = sum((_weigh_neighbour(cuts, objects) for objects in seen), np.zeros(len(cuts.odds)))
-        best = int((cuts.odds + told).argmax())
-        own, others = float(cuts.odds[best]), float(told[best])
+        evidence = sum(
+            (_weigh_neighbour(cuts, objects) for objects in overlaps), np.zeros(len(cuts.odds))
+        )
+        best = int((cuts.odds + evidence).argmax())
+        own, others = float(cuts.odds[best]), float(evidence[best])
         if own + others <= 0:
             whole = np.clip(0.9 * others + 0.1 * own, WHOLE, 0)
             return [replace(part, whole=float(whole))]
@@ -102,12 +104,12 @@ class FrameRegions:
         return self._cuts[key]
 
 
-def split_frames(scenes: Iterable[FrameRegions]) -> list[SplitFrame]:
-    """Divide frame after frame, each with what the one before it tells."""
-    divided: list[SplitFrame] = []
-    for scene in scenes:
-        divided.append(scene.split(divided[-1:]))
-    return divided
+def split_frames(frames: Iterable[FrameRegions]) -> list[SplitFrame]:
+    """Split frame after frame, each with evidence from the one before it."""
+    done: list[SplitFrame] = []
+    for frame in frames:
+        done.append(frame.split(done[-1:]))
+    return done
 
 
 def _find_overlaps(part: FrameObject, neighbour: SplitFrame) -> list[Overlap]:
@@ -115,26 +117,26 @@ def _find_overlaps(part: FrameObject, neighbour: SplitFrame) -> list[Overlap]:
     under = neighbour.labels[tuple(part.points.T)]
     counts = np.bincount(under, minlength=len(neighbour.objects) + 1)
     return [
-        (found, under == number)
-        for number, found in enumerate(neighbour.objects, start=1)
-        if found.hue == part.hue and counts[number] >= OVERLAP * len(found.points)
+        (item, under == number)
+        for number, item in enumerate(neighbour.objects, start=1)
+        if item.hue == part.hue and counts[number] >= OVERLAP * len(item.points)
     ]
 
 
-def _weigh_neighbour(cuts: Cuts, seen: list[Overlap]) -> Float[np.ndarray, " cut"]:
-    """What a neighbouring frame adds to the log-odds of each cut."""
-    if not seen:
+def _weigh_neighbour(cuts: Cuts, overlaps: list[Overlap]) -> Float[np.ndarray, " cut"]:
+    """The evidence of a neighbouring frame: what it adds to the log-odds of each cut."""
+    if not overlaps:
         return np.zeros(len(cuts.odds))
-    held = np.stack([where for _, where in seen]).astype(np.float64)
-    if len(seen) == 1:
+    held = np.stack([where for _, where in overlaps]).astype(np.float64)
+    if len(overlaps) == 1:
         covers = held.mean() >= OVERLAP
-        return np.full(len(cuts.odds), seen[0][0].whole if covers else 0.0)
+        return np.full(len(cuts.odds), overlaps[0][0].whole if covers else 0.0)
     low, total = cuts.low @ held.T, held.sum(1)
     torn = np.minimum(low, total - low).sum(1) / total.sum()
     mostly_low = low > total / 2
     between = mostly_low.any(1) & ~mostly_low.all(1)
-    regions = {found.region for found, _ in seen}
-    apart = APART if len(regions) > 1 else min(found.apart for found, _ in seen)
+    regions = {item.region for item, _ in overlaps}
+    apart = APART if len(regions) > 1 else min(item.apart for item, _ in overlaps)
     return np.where(between, apart * (1 - 4 * torn), 0.0)
 
 

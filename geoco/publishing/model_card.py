@@ -107,12 +107,12 @@ class Card:
         return f"A shortened schedule, train.budget={budget:g}{stopped}: a trial."
 
     def _write_front_matter(self) -> str:
-        found = name_dataset(self.config)
+        dataset = name_dataset(self.config)
         front = {
             "license": "mit",
             "library_name": "geoco",
             "tags": ["object-centric-learning", "slot-attention", "image-editing", "pytorch"],
-            **({} if found is None else {"datasets": [found]}),
+            **({} if dataset is None else {"datasets": [dataset]}),
         }
         return f"---\n{yaml.safe_dump(front, sort_keys=False)}---"
 
@@ -204,14 +204,14 @@ the package, its folder or its id on the Hub stands for the name."""
     def _show_results(self) -> list[str]:
         mean, count = self.psnr
         first = f"PSNR of the first {count} validation windows: {mean:.2f} dB on average"
-        found = self.results
-        if found is None:
+        results = self.results
+        if results is None:
             return [f"## Results\n\n{first}. No tables: nobody gave results of `geoco eval`."]
         tables = format_markdown(
-            "Results", found.population, build_text_tables(self.name, found.tables)
+            "Results", results.population, build_text_tables(self.name, results.tables)
         )
         head, body = re.sub("^#", "##", tables, flags=re.MULTILINE).strip().split("\n\n", 1)
-        split = _SPLITS[found.split]
+        split = _SPLITS[results.split]
         lead = f"{first}. The tables below are those of `geoco eval` on the {split} split."
         return [head, lead, *self._show_picture("response"), body]
 
@@ -227,15 +227,15 @@ the package, its folder or its id on the Hub stands for the name."""
         ]
         editing = self.results.tables.get("editing") if self.results else None
         for kind in ("position", "scale", "transplant") if editing else ():
-            found = editing["all"][kind] if editing else {}
-            f1 = found["f1"]["estimate"]
+            scores = editing["all"][kind] if editing else {}
+            f1 = scores["f1"]["estimate"]
             if f1 is None:
                 continue
-            worse = f1 <= found["noop"]
+            worse = f1 <= scores["noop"]
             lines.append(
-                f"- {kind.capitalize()}: the object disappeared in {found['disappeared']:,} of "
-                f"{found['disappearable']:,} edits; F1 is {f1:.1f}%, where leaving the picture "
-                f"alone gives {found['noop']:.1f}%{', so edits do not help' if worse else ''}."
+                f"- {kind.capitalize()}: the object disappeared in {scores['disappeared']:,} of "
+                f"{scores['disappearable']:,} edits; F1 is {f1:.1f}%, where leaving the picture "
+                f"alone gives {scores['noop']:.1f}%{', so edits do not help' if worse else ''}."
             )
         return "\n".join(("## Known failures\n", *lines))
 
@@ -293,13 +293,13 @@ def read_history(run: Path | None, step: int, every: int) -> History:
 
 
 def _describe_origins(origins: Sequence[Mapping[str, Any]]) -> str | None:
-    said = [
+    sentences = [
         f"at step {origin['step']:,} of a run with another "
         + ", ".join(f"`{name}`" for name in origin["differs"])
         for origin in origins
         if origin["differs"]
     ]
-    return "; ".join(said) or None
+    return "; ".join(sentences) or None
 
 
 def name_dataset(config: Config) -> str | None:

@@ -17,11 +17,11 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from geoco import config as configuration
+from geoco import evaluation
 from geoco.config import Config, DinoEncoderConfig, SolidsConfig, Split, StoreConfig
 from geoco.data import open_dataset
 from geoco.errors import GeocoError
 from geoco.evaluation import TABLES, SlotModel, adapter
-from geoco.evaluation import windows as population
 from geoco.evaluation.figures import FOLDER as FIGURES
 from geoco.evaluation.run import describe
 from geoco.files import PARTIAL, REPLACED, recover_folder, write_folder, write_through
@@ -98,9 +98,9 @@ def publish(
     model = build(weights.config.model)
     checkpoints.load_into(model, weights.tensors, str(source))
     ours = adapter(model.eval(), config)
-    found = None
+    measured = None
     if results is not None:
-        found = _read_measured(results, ours, config)
+        measured = _read_measured(results, ours, config)
 
     first = FirstWindows.from_dataset(open_dataset(config.data, "val"), windows)
     factual = first.evaluate(ours, lambda *news: progress("first windows", *news))
@@ -115,7 +115,7 @@ def publish(
         model_card.read_history(
             checkpoints.find_run(weights.path), weights.step, config.train.log_every
         ),
-        found,
+        measured,
         note,
         weights.extra.get(selector_fit.EXTRA),
     )
@@ -127,7 +127,7 @@ def publish(
         write_through(folder / FIRST, reference_windows.encode_file(first, factual))
         write_through(folder / CONFIG, shared.to_yaml().encode())
         write_through(folder / CARD, card.to_markdown().encode())
-        for title, picture in (found.figures if found else {}).items():
+        for title, picture in (measured.figures if measured else {}).items():
             (folder / model_card.PICTURES).mkdir(exist_ok=True)
             write_through(folder / model_card.PICTURES / f"{title}.png", picture.read_bytes())
 
@@ -166,7 +166,7 @@ def push_to_hub(folder: Path, repository: str, private: bool = False) -> str:
     for file in (checkpoints.WEIGHTS, FIRST, CARD):
         if not (folder / file).is_file():
             raise GeocoError(f"{folder}: it has no {file}: give a folder of geoco publish")
-    checkpoints.read_weights(folder)  # nothing damaged leaves the house
+    checkpoints.read_weights(folder)  # nothing damaged is uploaded
     try:
         import huggingface_hub
         from huggingface_hub.errors import HfHubHTTPError, HFValidationError
@@ -185,16 +185,18 @@ def push_to_hub(folder: Path, repository: str, private: bool = False) -> str:
 
 
 def measure_trained_scales(
-    model: SlotModel, config: Config, progress: population.Progress
+    model: SlotModel, config: Config, progress: evaluation.windows.Progress
 ) -> tuple[float, float]:
     """Percentiles of the scales of object slots over windows of the training split."""
     dataset = open_dataset(config.data, "train")
-    found = population.factual(model, dataset, population.GROUP, TRAINING_WINDOWS, progress)
-    scales = found.scale[found.valid].double().numpy()
+    factual = evaluation.windows.factual(
+        model, dataset, evaluation.windows.GROUP, TRAINING_WINDOWS, progress
+    )
+    scales = factual.scale[factual.valid].double().numpy()
     if len(scales) == 0:
         raise GeocoError(
-            f"no slot holds an object in {len(found)} windows of the training split: there is "
-            "nothing to publish, train longer"
+            f"no slot holds an object in {len(factual)} windows of the training split: there "
+            "is nothing to publish, train longer"
         )
     low, high = np.percentile(scales, PERCENTILES)
     return float(low), float(high)
@@ -278,8 +280,8 @@ def _read_measured(results: Path, model: SlotModel, config: Config) -> Measured:
 
 
 def _list_figures(folder: Path) -> dict[str, Path]:
-    found = {name: folder / FIGURES / f"{name}.png" for name in model_card.SHOWN}
-    return {name: path for name, path in found.items() if path.is_file()}
+    paths = {name: folder / FIGURES / f"{name}.png" for name in model_card.SHOWN}
+    return {name: path for name, path in paths.items() if path.is_file()}
 
 
 # -- folders and the Hub ---------------------------------------------------------------------------
@@ -302,5 +304,5 @@ def _explain_failure(error: Exception) -> str:
             "the Hub does not let you write there: log in by hf auth login, with a token that may "
             "write to this user's repositories"
         )
-    said = str(error).strip().splitlines()
-    return f"the Hub cannot be reached or refused: {said[0] if said else type(error).__name__}"
+    lines = str(error).strip().splitlines()
+    return f"the Hub cannot be reached or refused: {lines[0] if lines else type(error).__name__}"

@@ -31,8 +31,10 @@ def compute_body_colors(scenes: Scenes, hits: Hits) -> shading.Color:
     if len(metal):
         mirror = surface.select(metal)
         looking = shading.reflect_view(mirror)
-        seen = _compute_reflection(scenes, hits.source[metal], mirror.point, looking)
-        for channel, values in zip(colors, shading.shade_metal(mirror, seen, looking), strict=True):
+        mirrored = _compute_reflection(scenes, hits.source[metal], mirror.point, looking)
+        for channel, values in zip(
+            colors, shading.shade_metal(mirror, mirrored, looking), strict=True
+        ):
             channel[metal] = values
     return colors
 
@@ -124,7 +126,7 @@ def _compute_reflection(
     """What metal sees in its mirrored direction: other objects, the floor, or the black sky."""
     size = scenes.radius.flatten()[source]
     position = scenes.position.flatten(0, 1)[source]
-    seen = shading.reflect_floor(point, looking, (position[:, 0], position[:, 1], size), size)
+    mirrored = shading.reflect_floor(point, looking, (position[:, 0], position[:, 1], size), size)
 
     table = (len(source), scenes.present.shape[1])
     reach = torch.full(table, torch.inf, device=source.device)
@@ -148,6 +150,6 @@ def _compute_reflection(
         color=(color[:, 0], color[:, 1], color[:, 2]),
     )
     unhidden = [torch.ones_like(distance) for _ in shading.LIGHTS]
-    for channel, values in zip(seen, shading.shade_rubber(surface, unhidden), strict=True):
+    for channel, values in zip(mirrored, shading.shade_rubber(surface, unhidden), strict=True):
         channel[met] = values
-    return seen
+    return mirrored

@@ -132,9 +132,9 @@ def reflect_view(surface: Surface) -> Vector:
     return subtract(scale(surface.normal, twice), surface.view)
 
 
-def shade_metal(surface: Surface, seen: Color, looking: Vector) -> Color:
-    """Tinted mirror: `seen` is what lies in the mirrored direction; lights add their glints."""
-    colors = [METAL_HAZE + METAL_GAIN * seen[c] for c in range(3)]
+def shade_metal(surface: Surface, mirrored: Color, looking: Vector) -> Color:
+    """Tinted mirror: `mirrored` is what lies in the mirrored direction; lights add their glints."""
+    colors = [METAL_HAZE + METAL_GAIN * mirrored[c] for c in range(3)]
     for light in LIGHTS:
         toward, _, distance = compute_irradiance(light, surface.point)
         off = 1.0 - dot(looking, toward)

@@ -21,7 +21,7 @@ from geoco.data import SolidsDataset
 from geoco.demo import pictures as demo_pictures
 from geoco.demo import run
 from geoco.demo.pictures import Subject
-from geoco.demo.summary import Summary, measure
+from geoco.demo.summary import Summary, measure_model
 from geoco.editing.editor import Editor, Film, Scene
 from geoco.evaluation import GeoCoModel, as_values
 from geoco.evaluation.matched import MatchedRecords, matched_records
@@ -69,7 +69,7 @@ def records(
 
 @pytest.fixture(scope="module")
 def summary(loaded: pretrained.LoadedModel, dataset: SolidsDataset) -> Summary:
-    return measure(loaded, dataset, WINDOWS)
+    return measure_model(loaded, dataset, WINDOWS)
 
 
 @pytest.fixture(scope="module")
@@ -370,7 +370,7 @@ def test_the_demo_with_a_shipped_model(
     assert "geoco serve geoco-solids-tiny and open http://127.0.0.1:8000" in text
 
     values = json.loads((out / "summary.json").read_text())
-    expected = as_values(measure(loaded, dataset)) | {"model": "geoco-solids-tiny"}
+    expected = as_values(measure_model(loaded, dataset)) | {"model": "geoco-solids-tiny"}
     assert values == expected
     assert values["windows"] == 12  # all there are
     assert f"{values['position']['psnr']['estimate']:.1f}" in text

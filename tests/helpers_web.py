@@ -71,11 +71,11 @@ class Page:
         return self.post(f"/states/{state['id']}/edits?frame={frame}", json=edit)
 
 
-def as_array(data: bytes) -> np.ndarray:
+def decode_image(data: bytes) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(data)))
 
 
-def as_png(image: np.ndarray, kind: str = "PNG") -> bytes:
+def encode_image(image: np.ndarray, kind: str = "PNG") -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(image).save(buffer, kind)
     return buffer.getvalue()
@@ -83,4 +83,4 @@ def as_png(image: np.ndarray, kind: str = "PNG") -> bytes:
 
 def read_pixels(answer: dict[str, Any]) -> np.ndarray:
     """The picture of an answer."""
-    return as_array(base64.b64decode(answer["frame"]["picture"]))
+    return decode_image(base64.b64decode(answer["frame"]["picture"]))

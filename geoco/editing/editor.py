@@ -219,13 +219,13 @@ class _EditableFrames:
         return self._request_edit(Interpolate, other, donor=other.key, share=share)
 
     def _request_edit(
-        self: Editable, kind: Any, giver: "_EditableFrames | None" = None, /, **values: Any
+        self: Editable, kind: Any, source: "_EditableFrames | None" = None, /, **values: Any
     ) -> Editable:
         try:
             edit = kind(**values)
         except ValidationError as error:
             raise GeocoError(recording.describe_problem(error, kind.__name__.lower())) from None
-        return self.apply(edit, None if giver is None else {giver.key: giver})
+        return self.apply(edit, None if source is None else {source.key: source})
 
     # -- what there is to see ----------------------------------------------------------------------
 

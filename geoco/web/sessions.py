@@ -104,8 +104,8 @@ def apply_edit(
     assert edit is not None
     if donor is None:
         return scene.apply(edit)
-    giver = donor.compute_scene()
-    return scene.apply(edit.model_copy(update={"donor": giver.key}), {giver.key: giver})
+    source = donor.compute_scene()
+    return scene.apply(edit.model_copy(update={"donor": source.key}), {source.key: source})
 
 
 class Session:
@@ -286,5 +286,5 @@ def _list_arrays(scene: Any) -> Iterator[tuple[int, int]]:
             yield storage.data_ptr(), storage.nbytes()
         elif isinstance(value, np.ndarray):
             yield value.ctypes.data, value.nbytes
-    for giver in (*scene.donors.values(), *(scene.film or ())[:1]):
-        yield from _list_arrays(giver)
+    for source in (*scene.donors.values(), *(scene.film or ())[:1]):
+        yield from _list_arrays(source)

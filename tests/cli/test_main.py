@@ -15,7 +15,7 @@ from geoco.models.build import build
 from geoco.training import curriculum
 
 
-def fails(*arguments: object) -> str:
+def run_failing(*arguments: object) -> str:
     """The single sentence of a command that must fail cleanly."""
     result = geoco(*arguments)
     assert result.returncode == 2, result.stderr
@@ -54,7 +54,7 @@ def test_config_show() -> None:
     assert result.returncode == 0
     assert "height: 96" in result.stdout
     assert "length: 6" in result.stdout
-    message = fails("config", "show", "configs/solids.yaml", "data.higth=96")
+    message = run_failing("config", "show", "configs/solids.yaml", "data.higth=96")
     assert "configs/solids.yaml: data.higth: unknown key; did you mean data.height?" in message
 
 
@@ -86,14 +86,14 @@ def test_import_inspect_and_preview(tmp_path: Path) -> None:
     picture = np.asarray(Image.open(out))
     assert (picture[4:20, 4:20] == 0).all()  # video 0, frame 0
     assert (picture[4:20, 24:40] == 1).all()  # video 1, frame 0
-    assert "train, val, test" in fails(*preview, "--split", "validation")
-    assert "only train beside it" in fails(*preview, "--split", "val")
-    assert "written as .png" in fails(*preview[:-1], tmp_path / "a.bmp")
+    assert "train, val, test" in run_failing(*preview, "--split", "validation")
+    assert "only train beside it" in run_failing(*preview, "--split", "val")
+    assert "written as .png" in run_failing(*preview[:-1], tmp_path / "a.bmp")
 
     damaged = bytearray((store / "train" / "frames.u8").read_bytes())
     damaged[100] ^= 1
     (store / "train" / "frames.u8").write_bytes(damaged)
-    assert "do not match their checksum, first 'video0'" in fails(
+    assert "do not match their checksum, first 'video0'" in run_failing(
         "data", "inspect", store, "--verify"
     )
 
@@ -167,4 +167,4 @@ def test_the_curriculum_starts_where_the_model_does(
     ],
 )
 def test_bad_input_is_one_sentence(arguments: tuple[str, ...], message: str) -> None:
-    assert message in fails(*arguments)
+    assert message in run_failing(*arguments)

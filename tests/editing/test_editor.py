@@ -59,11 +59,11 @@ def film(editor: Editor, frames: np.ndarray) -> Film:
     return editor.encode_video(frames[0])
 
 
-def objects(scene: Scene) -> list[int]:
+def list_objects(scene: Scene) -> list[int]:
     return [slot.index for slot in scene.slots if not slot.is_background and slot.area >= 10]
 
 
-def whole(scene: Scene | Film) -> torch.Tensor:
+def decode_whole(scene: Scene | Film) -> torch.Tensor:
     """The picture of all slots, decoded together by the model's own path."""
     decoded = scene.decoded
     slots = Slots(*(part[None] for part in vars(decoded.slots).values()))
@@ -76,10 +76,10 @@ def whole(scene: Scene | Film) -> torch.Tensor:
 
 
 def test_a_scene_is_what_the_model_draws(scene: Scene) -> None:
-    torch.testing.assert_close(scene.decoded.image, whole(scene))
+    torch.testing.assert_close(scene.decoded.image, decode_whole(scene))
     assert scene.image.shape == (SIZE, SIZE, 3)
     assert scene.image.dtype == np.uint8
-    expected = (255 * whole(scene)[0].clamp(0, 1)).round().permute(1, 2, 0).numpy()
+    expected = (255 * decode_whole(scene)[0].clamp(0, 1)).round().permute(1, 2, 0).numpy()
     assert np.abs(scene.image.astype(int) - expected).max() <= 1
     assert (scene.masks.sum(0) == 1).all()
     np.testing.assert_allclose(scene.alpha.sum(0), 1, rtol=1e-5)
@@ -139,7 +139,7 @@ def test_move(scene: Scene) -> None:
     moved = (edited.decoded.slots.position - before)[0]
     np.testing.assert_allclose(moved[1], [3 * STEP, -2 * STEP], rtol=1e-5)
     assert (moved[[0, 2, 3]] == 0).all()
-    torch.testing.assert_close(edited.decoded.image, whole(edited))
+    torch.testing.assert_close(edited.decoded.image, decode_whole(edited))
     assert not np.array_equal(edited.image, scene.image)
     # The old scene is as it was.
     assert torch.equal(scene.decoded.slots.position, before)
@@ -153,7 +153,7 @@ def test_move_to_and_sizes(scene: Scene) -> None:
     np.testing.assert_allclose(state.position[0, 2], [0.25, -0.5])
     assert float(state.scale[0, 2]) == pytest.approx(1.5 * float(scene.decoded.slots.scale[0, 2]))
     assert float(state.scale[0, 1]) == pytest.approx(0.2)
-    torch.testing.assert_close(edited.decoded.image, whole(edited))
+    torch.testing.assert_close(edited.decoded.image, decode_whole(edited))
 
 
 def test_transplant(scene: Scene, other: Scene) -> None:
@@ -161,7 +161,7 @@ def test_transplant(scene: Scene, other: Scene) -> None:
     assert torch.equal(edited.decoded.slots.appearance[0, 1], other.decoded.slots.appearance[0, 3])
     assert torch.equal(edited.decoded.slots.position, scene.decoded.slots.position)
     assert torch.equal(edited.decoded.slots.scale, scene.decoded.slots.scale)
-    torch.testing.assert_close(edited.decoded.image, whole(edited))
+    torch.testing.assert_close(edited.decoded.image, decode_whole(edited))
 
 
 def test_transplant_by_position_and_by_keyword(scene: Scene, other: Scene) -> None:
@@ -180,7 +180,7 @@ def test_swap(scene: Scene) -> None:
     old, new = scene.decoded.slots.appearance[0], edited.decoded.slots.appearance[0]
     assert torch.equal(new[[0, 2, 1, 3]], old)
     assert torch.equal(edited.swap(1, 2).decoded.slots.appearance, scene.decoded.slots.appearance)
-    torch.testing.assert_close(edited.decoded.image, whole(edited))
+    torch.testing.assert_close(edited.decoded.image, decode_whole(edited))
 
 
 def test_remove(scene: Scene) -> None:
@@ -205,8 +205,8 @@ def test_remove(scene: Scene) -> None:
 
 
 def test_duplicate(scene: Scene) -> None:
-    source = objects(scene)[0]
-    emptied = scene.remove(next(index for index in objects(scene) if index != source))
+    source = list_objects(scene)[0]
+    emptied = scene.remove(next(index for index in list_objects(scene) if index != source))
     gone = emptied.history[-1].slot  # type: ignore[union-attr]
     assert gone in find_empty_slots(emptied.decoded)
     spare = min(index for index in find_empty_slots(emptied.decoded) if index != source)
@@ -231,7 +231,7 @@ def test_set_background(scene: Scene, other: Scene) -> None:
     assert torch.equal(
         edited.decoded.slots.position[0, own], other.decoded.slots.position[0, theirs]
     )
-    torch.testing.assert_close(edited.decoded.image, whole(edited))
+    torch.testing.assert_close(edited.decoded.image, decode_whole(edited))
 
 
 def test_interpolation_is_half_way_in_place_and_geometric_in_size(scene: Scene) -> None:
@@ -272,7 +272,7 @@ def test_only_the_changed_slot_is_decoded(scene: Scene, monkeypatch: pytest.Monk
 # -- warnings and refusals -------------------------------------------------------------------------
 
 
-def faded(scene: Scene, index: int) -> Scene:
+def fade_slot(scene: Scene, index: int) -> Scene:
     """The same, but one slot owns nothing."""
     decoded = scene.decoded
     logits = decoded.fields.logits.clone()
@@ -283,20 +283,20 @@ def faded(scene: Scene, index: int) -> Scene:
 
 
 def test_warnings_of_what_is_transplanted(scene: Scene, other: Scene) -> None:
-    one, given = objects(scene)[0], objects(other)[0]
+    one, given = list_objects(scene)[0], list_objects(other)[0]
     background = next(slot.index for slot in other.slots if slot.is_background)
     assert scene.transplant(one, other, given).warnings == ()
     assert scene.transplant(one, other, background).warnings == (
         f"the donor's slot {background} is the background: its looks may show nothing",
     )
-    hidden = faded(other, given)
+    hidden = fade_slot(other, given)
     assert scene.transplant(one, hidden, given).warnings == (
         f"the donor's slot {given} is empty: its looks may show nothing",
     )
 
 
 def test_warnings(scene: Scene) -> None:
-    one = objects(scene)[0]
+    one = list_objects(scene)[0]
     slot = scene.slots[one]
     scale = slot.scale
     assert scene.move(one).warnings == ()
@@ -306,7 +306,7 @@ def test_warnings(scene: Scene) -> None:
     background = scene.decoded.background
     assert any("is the background" in text for text in scene.move(background, dx=2).warnings)
     assert any("is the background" in text for text in scene.remove(background).warnings)
-    hidden = faded(scene, one)
+    hidden = fade_slot(scene, one)
     assert hidden.move(one, dx=1).warnings == (
         f"slot {one} is empty: an edit of it may show nothing",
     )
@@ -349,7 +349,7 @@ def test_impossible_edits(scene: Scene, act, message: str) -> None:  # type: ign
 
 def test_a_film_carries_slots_forward(film: Film, editor: Editor, frames: np.ndarray) -> None:
     assert len(film) == 6
-    torch.testing.assert_close(film.decoded.image, whole(film))
+    torch.testing.assert_close(film.decoded.image, decode_whole(film))
     video = torch.tensor(frames[0]).permute(0, 3, 1, 2).float()[None] / 255
     generator = torch.Generator().manual_seed(42)
     starts = 2 * torch.rand(1, 4, 2, generator=generator) - 1

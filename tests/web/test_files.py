@@ -7,7 +7,7 @@ import av
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
-from helpers_web import HOME, SIZE, Page, as_array, as_png, make_samples, read_pixels
+from helpers_web import HOME, SIZE, Page, decode_image, encode_image, make_samples, read_pixels
 from PIL import Image
 
 from geoco.editing.editor import Editor, Film, Scene
@@ -19,11 +19,11 @@ def test_exports(page: Page, editor: Editor, frames: np.ndarray) -> None:
     state = page.edit(page.open(), op="move", slot=1, dx=3)
     path = f"/states/{state['id']}/export"
     picture = page.get(f"{path}/picture.png")
-    assert np.array_equal(as_array(picture.content), expected.image)
+    assert np.array_equal(decode_image(picture.content), expected.image)
     assert picture.headers["content-disposition"] == 'attachment; filename="picture.png"'
-    large = as_array(page.get(f"{path}/picture.png?zoom=3").content)
+    large = decode_image(page.get(f"{path}/picture.png?zoom=3").content)
     assert np.array_equal(large, expected.image.repeat(3, 0).repeat(3, 1))
-    assert np.array_equal(as_array(page.get(f"{path}/original.png").content), frames[0, 0])
+    assert np.array_equal(decode_image(page.get(f"{path}/original.png").content), frames[0, 0])
     replayed = Scene.replay(page.get(f"{path}/edits.json").text, editor)
     assert np.array_equal(replayed.image, expected.image)
     page.get(f"{path}/picture.png?frame=1", 422)
@@ -39,7 +39,7 @@ def test_the_exported_code_runs(
     monkeypatch.setattr(Editor, "load", classmethod(lambda cls, name: editor))
     Path("original.png").write_bytes(page.get(f"{path}/original.png").content)
     exec(page.get(f"{path}/edits.py").text, {})
-    assert np.array_equal(as_array(Path("edited.png").read_bytes()), read_pixels(state))
+    assert np.array_equal(decode_image(Path("edited.png").read_bytes()), read_pixels(state))
 
 
 def test_the_code_names_the_donors(page: Page) -> None:
@@ -74,12 +74,14 @@ def test_exported_videos(page: Page, editor: Editor, frames: np.ndarray) -> None
 
 
 def test_uploads(page: Page, editor: Editor, frames: np.ndarray) -> None:
-    answer = page.post("/uploads?seed=5", content=as_png(frames[1, 0]))
+    answer = page.post("/uploads?seed=5", content=encode_image(frames[1, 0]))
     assert np.array_equal(read_pixels(answer), editor.encode(frames[1, 0], seed=5).image)
     assert answer["notes"] == []
     wide = np.zeros((40, 60, 3), dtype=np.uint8)
     wide[:, 10:50] = frames[1, 0].repeat(3, 0).repeat(3, 1)[:40, :40]
-    answer = page.post("/uploads", content=as_png(wide), headers={"Content-Type": "video/mp4"})
+    answer = page.post(
+        "/uploads", content=encode_image(wide), headers={"Content-Type": "video/mp4"}
+    )
     assert np.array_equal(read_pixels(answer), editor.encode(wide).image)
     assert answer["notes"] == [
         "60 x 40 pixels, cut to its middle square and fitted to 16 x 16, the model's size"

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from helpers_web import (
     SIZE,
     Page,
-    as_array,
+    decode_image,
     read_pixels,
 )
 
@@ -42,7 +42,7 @@ def test_samples(client: TestClient, frames: np.ndarray) -> None:
     ]
     picture = client.get("/api/samples/two/picture.png")
     assert picture.headers["content-type"] == "image/png"
-    assert np.array_equal(as_array(picture.content), frames[1, 0])
+    assert np.array_equal(decode_image(picture.content), frames[1, 0])
     assert "there are one, two, film" in client.get("/api/samples/x/picture.png").json()["detail"]
 
 
@@ -141,7 +141,7 @@ def test_videos(page: Page, editor: Editor, frames: np.ndarray) -> None:
     path = page.edit(some, op="move", slot=2, keys=[[0, 0, 0], [5, 4, 2]])
     expected = expected.move(2, keys={0: (0, 0), 5: (4, 2)})
     sent = page.get(f"/states/{path['id']}/frames").json()["frames"]
-    shown = np.stack([as_array(base64.b64decode(frame["picture"])) for frame in sent])
+    shown = np.stack([decode_image(base64.b64decode(frame["picture"])) for frame in sent])
     assert np.array_equal(shown, expected.images)
     preview = page.post(
         f"/states/{path['id']}/previews?frame=4",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
-from helpers_web import HOME, Page, as_png, make_samples
+from helpers_web import HOME, Page, encode_image, make_samples
 
 from geoco.editing.editor import Editor
 from geoco.errors import GeocoError
@@ -31,11 +31,11 @@ def test_busy(editor: Editor, frames: np.ndarray) -> None:
         page = Page(client)
         first = pool.submit(client.get, "/api/samples")
         assert entered.wait(20)
-        data = as_png(frames[0, 0])
+        data = encode_image(frames[0, 0])
         tries = [pool.submit(client.post, page.root + "/uploads", content=data) for _ in range(3)]
         # The page itself is still there.
         assert client.get("/").status_code == 200
-        refused = [one.result(20) for one in tries if _soon(one)]
+        refused = [one.result(20) for one in tries if _ends_soon(one)]
         release.set()
         assert first.result(20).status_code == 200
         assert sorted(one.result(20).status_code for one in tries) == [201, 503, 503]
@@ -46,7 +46,7 @@ def test_busy(editor: Editor, frames: np.ndarray) -> None:
         assert client.post(page.root + "/uploads", content=data).status_code == 201
 
 
-def _soon(future: Any) -> bool:
+def _ends_soon(future: Any) -> bool:
     try:
         future.result(2)
     except TimeoutError:

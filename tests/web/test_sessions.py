@@ -45,7 +45,7 @@ def test_sessions_expire_and_are_limited() -> None:
     assert len(sessions) == 0
 
 
-def state_of(editor: Editor, frames: np.ndarray) -> SceneState:
+def make_state(editor: Editor, frames: np.ndarray) -> SceneState:
     state = SceneState(OpenedFrames(editor, frames, 42, 12))
     state.compute_scene()
     return state
@@ -55,7 +55,7 @@ def test_sessions_in_use_are_not_taken_away(editor: Editor, frames: np.ndarray) 
     now = 0.0
     sessions = Sessions(Settings(sessions=1, crowded_seconds=60), lambda: now)
     first = sessions.open()
-    first.keep_state(state_of(editor, frames[0, :1]))
+    first.keep_state(make_state(editor, frames[0, :1]))
     now = 50.0
     with pytest.raises(HTTPException, match="too many sessions") as caught:
         sessions.open()
@@ -97,15 +97,15 @@ def test_all_sessions_share_memory(editor: Editor, frames: np.ndarray) -> None:
     def fill(settings: Settings) -> tuple[Sessions, list[SceneState], SceneState]:
         sessions = Sessions(settings)
         one, two = sessions.open(), sessions.open()
-        mine = [state_of(editor, frames[0, :1]) for _ in range(3)]
-        theirs = state_of(editor, frames[1, :1])
+        mine = [make_state(editor, frames[0, :1]) for _ in range(3)]
+        theirs = make_state(editor, frames[1, :1])
         for state in mine:
             one.keep_state(state)
         two.keep_state(theirs)
         return sessions, mine, theirs
 
     each = Session(Settings(), 0)
-    each.keep_state(state_of(editor, frames[0, :1]))
+    each.keep_state(make_state(editor, frames[0, :1]))
     sessions, mine, theirs = fill(Settings(all_bytes=3 * each.held))
     sessions.trim()
     assert [state.cached is None for state in mine] == [True, True, False]

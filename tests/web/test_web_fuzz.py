@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import schemathesis
 from fastapi.testclient import TestClient
-from helpers_web import HOME, Page, as_png, make_editor, make_frames, make_samples
+from helpers_web import HOME, Page, encode_image, make_editor, make_frames, make_samples
 from hypothesis import HealthCheck, settings
 from PIL import Image
 from schemathesis import Case
@@ -126,7 +126,7 @@ def mp4(count: int, side: int = 32, container_format: str = "mp4") -> bytes:
     return buffer.getvalue()
 
 
-GOOD = as_png(np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8))
+GOOD = encode_image(np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8))
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><image href="file:///etc/passwd"/></svg>'
 PLAYLIST = b"#EXTM3U\n#EXT-X-MEDIA-SEQUENCE:0\n#EXTINF:10.0,\nfile:///etc/passwd\n"
 WIDE = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 16, 0, 0, 0, 0))
@@ -148,9 +148,9 @@ BROKEN = {
     "small bomb": (png_header(6000, 6000), 413, "6000 x 6000 pixels is too large"),
     "no pixels": (png_header(0, 0), 422, "damaged or cut off"),
     "too little data": (png_header(4000, 4000), 422, "damaged or cut off"),
-    "one row": (as_png(np.zeros((1, 500, 3), np.uint8)), 422, "too small"),
+    "one row": (encode_image(np.zeros((1, 500, 3), np.uint8)), 422, "too small"),
     "sixteen bits": (WIDE, 422, ""),
-    "cut jpeg": (as_png(np.zeros((64, 64, 3), np.uint8), "JPEG")[:300], 422, "damaged"),
+    "cut jpeg": (encode_image(np.zeros((64, 64, 3), np.uint8), "JPEG")[:300], 422, "damaged"),
     "not a jpeg": (b"\xff\xd8\xff" + bytes(50), 422, "damaged or cut off"),
     "not a webp": (b"RIFF\x10\0\0\0WEBPVP8 " + bytes(50), 422, "damaged or cut off"),
     "bmp": (b"BM" + bytes(60), 422, "damaged or cut off"),
@@ -194,7 +194,13 @@ def test_good_videos(page: Page, data: bytes) -> None:
 def test_random_damage(page: Page) -> None:
     """Bytes changed anywhere: a sentence or a picture, and nothing else."""
     random = np.random.default_rng(1)
-    for data in (GOOD, as_png(FRAMES[0, 0], "WEBP"), as_png(FRAMES[0, 0], "BMP"), gif(3), mp4(3)):
+    for data in (
+        GOOD,
+        encode_image(FRAMES[0, 0], "WEBP"),
+        encode_image(FRAMES[0, 0], "BMP"),
+        gif(3),
+        mp4(3),
+    ):
         for _ in range(8):
             damaged = bytearray(data)
             for place in random.integers(0, len(data), 6):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import uvicorn
-from helpers_web import SIZE, as_array, as_png, make_editor, make_frames, make_samples
+from helpers_web import SIZE, decode_image, encode_image, make_editor, make_frames, make_samples
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 from geoco.editing.editor import Editor, Film, Scene
@@ -57,10 +57,10 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser, address: str) -> Iterator[Page]:
-    yield from opened(browser, address, viewport=DESKTOP)
+    yield from open_page(browser, address, viewport=DESKTOP)
 
 
-def opened(browser: Browser, address: str, **options: Any) -> Iterator[Page]:
+def open_page(browser: Browser, address: str, **options: Any) -> Iterator[Page]:
     """A page on the first sample; anything that it reports as an error fails the test."""
     context = browser.new_context(**options)
     page = context.new_page()
@@ -75,17 +75,17 @@ def opened(browser: Browser, address: str, **options: Any) -> Iterator[Page]:
         ),
     )
     page.goto(address)
-    settled(page)
+    wait_until_settled(page)
     yield page
     context.close()
     assert problems == []
 
 
-def settled(page: Page) -> None:
+def wait_until_settled(page: Page) -> None:
     page.wait_for_selector("#stage[data-busy=false][data-state]")
 
 
-def shown(page: Page) -> np.ndarray:
+def read_canvas(page: Page) -> np.ndarray:
     """The pixels on the screen, of the model's size."""
     text, side = page.evaluate(
         """() => {
@@ -97,14 +97,14 @@ def shown(page: Page) -> np.ndarray:
     return np.frombuffer(base64.b64decode(text), np.uint8).reshape(side, side, 4)[..., :3]
 
 
-def until_shown(page: Page, image: np.ndarray) -> None:
+def wait_for_image(page: Page, image: np.ndarray) -> None:
     end = time.monotonic() + 10
-    while not np.array_equal(shown(page), image):
+    while not np.array_equal(read_canvas(page), image):
         assert time.monotonic() < end, "the picture does not become what it should"
         page.wait_for_timeout(20)
 
 
-def edits(page: Page) -> list[dict[str, Any]]:
+def read_edits(page: Page) -> list[dict[str, Any]]:
     """What was done, from the edit list that the page offers."""
     address = page.get_attribute("#exports a[download='edits.json']", "href")
     answer = page.request.get(page.url.rstrip("/") + address)
@@ -112,23 +112,23 @@ def edits(page: Page) -> list[dict[str, Any]]:
     return found
 
 
-def middle(scene: Scene, slot: int) -> tuple[float, float]:
+def find_middle(scene: Scene, slot: int) -> tuple[float, float]:
     """A pixel that belongs to a slot, near its middle."""
     rows, columns = np.nonzero(scene.masks[slot])
     nearest = np.hypot(rows - rows.mean(), columns - columns.mean()).argmin()
     return columns[nearest] + 0.5, rows[nearest] + 0.5
 
 
-def on_screen(page: Page, x: float, y: float) -> tuple[float, float]:
+def to_screen(page: Page, x: float, y: float) -> tuple[float, float]:
     box = page.locator("#overlay").bounding_box()
     assert box is not None
     return box["x"] + x * box["width"] / SIZE, box["y"] + y * box["height"] / SIZE
 
 
 def drag(page: Page, start: tuple[float, float], end: tuple[float, float], steps: int = 4) -> None:
-    page.mouse.move(*on_screen(page, *start))
+    page.mouse.move(*to_screen(page, *start))
     page.mouse.down()
-    page.mouse.move(*on_screen(page, *end), steps=steps)
+    page.mouse.move(*to_screen(page, *end), steps=steps)
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +144,7 @@ def slot(scene: Scene) -> int:
 
 
 def test_the_page_shows_what_the_model_draws(page: Page, scene: Scene) -> None:
-    assert np.array_equal(shown(page), scene.image)
+    assert np.array_equal(read_canvas(page), scene.image)
     expect(page.locator("#model")).to_have_text(
         "Model tiny · 4 slots · pictures are fitted to 16 × 16 pixels"
     )
@@ -160,27 +160,27 @@ def test_the_page_shows_what_the_model_draws(page: Page, scene: Scene) -> None:
 
 
 def test_dragging_moves_an_object(page: Page, scene: Scene, slot: int) -> None:
-    x, y = middle(scene, slot)
+    x, y = find_middle(scene, slot)
     drag(page, (x, y), (x + 3, y - 2))
     expected = scene.move(slot, dx=3, dy=-2)
     # The picture follows before the pointer is let go.
-    until_shown(page, expected.image)
+    wait_for_image(page, expected.image)
     expect(page.locator("#undo")).to_be_disabled()
     page.mouse.up()
-    settled(page)
-    assert np.array_equal(shown(page), expected.image)
+    wait_until_settled(page)
+    assert np.array_equal(read_canvas(page), expected.image)
     assert not np.array_equal(expected.image, scene.image)
-    assert [(edit["op"], edit["dx"], edit["dy"]) for edit in edits(page)] == [("move", 3, -2)]
+    assert [(edit["op"], edit["dx"], edit["dy"]) for edit in read_edits(page)] == [("move", 3, -2)]
     expect(page.locator(f"#objects [data-slot='{slot}']")).to_have_attribute("aria-pressed", "true")
 
 
 def test_the_outline_follows_at_once(page: Page, scene: Scene, slot: int) -> None:
     """Also when the server does not answer at all."""
     page.route("**/previews*", lambda route: route.abort())
-    x, y = middle(scene, slot)
+    x, y = find_middle(scene, slot)
     drag(page, (x, y), (x, y), steps=1)
     before = page.locator("#overlay").screenshot()
-    page.mouse.move(*on_screen(page, x + 4, y))
+    page.mouse.move(*to_screen(page, x + 4, y))
     after = page.locator("#overlay").screenshot()
     assert before != after
     page.mouse.up()
@@ -198,23 +198,23 @@ def test_a_corner_resizes(page: Page, scene: Scene, slot: int) -> None:
     goal = pivot + 0.75 * (np.array(inside) - pivot)
     drag(page, inside, tuple(goal))
     page.mouse.up()
-    settled(page)
-    (edit,) = edits(page)
+    wait_until_settled(page)
+    (edit,) = read_edits(page)
     assert edit["op"] == "resize"
     assert edit["factor"] == pytest.approx(0.75, abs=0.01)
-    assert np.array_equal(shown(page), scene.resize(slot, edit["factor"]).image)
+    assert np.array_equal(read_canvas(page), scene.resize(slot, edit["factor"]).image)
 
 
 def test_the_wheel_resizes(page: Page, scene: Scene, slot: int) -> None:
-    page.mouse.click(*on_screen(page, *middle(scene, slot)))
+    page.mouse.click(*to_screen(page, *find_middle(scene, slot)))
     for _ in range(3):
         page.mouse.wheel(0, 100)
     expect(page.locator("#undo")).to_be_enabled()
-    settled(page)
-    (edit,) = edits(page)
+    wait_until_settled(page)
+    (edit,) = read_edits(page)
     assert edit["op"] == "resize"
     assert edit["factor"] == pytest.approx(np.exp(-0.36), abs=1e-3)
-    assert np.array_equal(shown(page), scene.resize(slot, edit["factor"]).image)
+    assert np.array_equal(read_canvas(page), scene.resize(slot, edit["factor"]).image)
 
 
 def test_an_object_is_transplanted_from_the_tray(
@@ -228,32 +228,32 @@ def test_an_object_is_transplanted_from_the_tray(
     assert box is not None
     page.mouse.move(box["x"] + 20, box["y"] + 20)
     page.mouse.down()
-    page.mouse.move(*on_screen(page, *middle(scene, slot)), steps=4)
+    page.mouse.move(*to_screen(page, *find_middle(scene, slot)), steps=4)
     page.mouse.up()
     expect(page.locator("#undo")).to_be_enabled()
-    settled(page)
+    wait_until_settled(page)
     expected = scene.transplant(slot, other, number)
-    assert np.array_equal(shown(page), expected.image)
+    assert np.array_equal(read_canvas(page), expected.image)
     # The same again with the keyboard, and the background, too.
     page.click("#undo")
-    settled(page)
+    wait_until_settled(page)
     given.press("Enter")
-    settled(page)
-    assert np.array_equal(shown(page), expected.image)
+    wait_until_settled(page)
+    assert np.array_equal(read_canvas(page), expected.image)
     page.click("#backdrop")
-    settled(page)
-    assert np.array_equal(shown(page), expected.set_background(other).image)
+    wait_until_settled(page)
+    assert np.array_equal(read_canvas(page), expected.set_background(other).image)
 
 
 def test_undo_and_redo(page: Page, scene: Scene, slot: int) -> None:
-    x, y = middle(scene, slot)
+    x, y = find_middle(scene, slot)
     drag(page, (x, y), (x + 2, y))
     page.mouse.up()
-    settled(page)
+    wait_until_settled(page)
     page.keyboard.press("Delete")
-    settled(page)
+    wait_until_settled(page)
     moved = scene.move(slot, dx=2)
-    assert np.array_equal(shown(page), moved.remove(slot).image)
+    assert np.array_equal(read_canvas(page), moved.remove(slot).image)
     for keys, expected in (
         ("Control+z", moved),
         ("Control+z", scene),
@@ -261,14 +261,14 @@ def test_undo_and_redo(page: Page, scene: Scene, slot: int) -> None:
         ("Control+Shift+z", moved),
     ):
         page.keyboard.press(keys)
-        settled(page)
-        until_shown(page, expected.image)
+        wait_until_settled(page)
+        wait_for_image(page, expected.image)
     # A new edit drops what could be redone.
     page.keyboard.press(str(slot))
     page.click("#remove")
-    settled(page)
+    wait_until_settled(page)
     expect(page.locator("#redo")).to_be_disabled()
-    assert [edit["op"] for edit in edits(page)] == ["move", "remove"]
+    assert [edit["op"] for edit in read_edits(page)] == ["move", "remove"]
 
 
 def test_keys(page: Page, scene: Scene, slot: int) -> None:
@@ -278,16 +278,16 @@ def test_keys(page: Page, scene: Scene, slot: int) -> None:
         page.keyboard.press("ArrowRight")
     page.keyboard.press("Shift+ArrowUp")
     expected = scene.move(slot, dx=3, dy=-5)
-    until_shown(page, expected.image)
+    wait_for_image(page, expected.image)
     for _ in range(2):
         page.keyboard.press("-")
     expected = expected.resize(slot, round(1.05**-2, 4))
-    until_shown(page, expected.image)
+    wait_for_image(page, expected.image)
     expect(page.locator("#stage")).to_have_attribute("data-busy", "false")
     page.wait_for_timeout(600)
-    settled(page)
+    wait_until_settled(page)
     # Keys in a row are one edit each kind.
-    assert [edit["op"] for edit in edits(page)] == ["move", "resize"]
+    assert [edit["op"] for edit in read_edits(page)] == ["move", "resize"]
     page.keyboard.press("Escape")
     expect(page.locator("#numbers")).to_be_hidden()
 
@@ -299,15 +299,15 @@ def test_exact_numbers(page: Page, scene: Scene, slot: int) -> None:
     assert float(page.input_value("#x")) == pytest.approx(x, abs=0.051)
     page.fill("#x", "4")
     page.press("#x", "Enter")
-    settled(page)
-    (edit,) = edits(page)
+    wait_until_settled(page)
+    (edit,) = read_edits(page)
     assert (edit["op"], edit["x"]) == ("move_to", pytest.approx(2 * 4 / (SIZE - 1) - 1))
     expected = scene.move_to(slot, edit["x"], view.position[1])
-    assert np.array_equal(shown(page), expected.image)
+    assert np.array_equal(read_canvas(page), expected.image)
     page.fill("#scale", "0.4")
     page.press("#scale", "Enter")
-    settled(page)
-    assert np.array_equal(shown(page), expected.resize_to(slot, 0.4).image)
+    wait_until_settled(page)
+    assert np.array_equal(read_canvas(page), expected.resize_to(slot, 0.4).image)
     page.fill("#scale", "50")
     page.press("#scale", "Enter")
     expect(page.locator("#problem")).to_contain_text("less than or equal to 2, got 50")
@@ -317,10 +317,10 @@ def test_swap_duplicate_and_their_messages(page: Page, scene: Scene, slot: int) 
     page.click(f"#objects [data-slot='{slot}']")
     other = int(page.locator("#swap option").nth(1).get_attribute("value") or "")
     page.select_option("#swap", str(other))
-    settled(page)
-    assert np.array_equal(shown(page), scene.swap(slot, other).image)
+    wait_until_settled(page)
+    assert np.array_equal(read_canvas(page), scene.swap(slot, other).image)
     page.click("#undo")
-    settled(page)
+    wait_until_settled(page)
     background = next(view.index for view in scene.slots if view.is_background)
     page.click(f"#objects [data-slot='{background}']")
     page.keyboard.press("ArrowLeft")
@@ -330,15 +330,15 @@ def test_swap_duplicate_and_their_messages(page: Page, scene: Scene, slot: int) 
 def test_before_and_after(page: Page, scene: Scene, slot: int) -> None:
     page.click(f"#objects [data-slot='{slot}']")
     page.click("#remove")
-    settled(page)
+    wait_until_settled(page)
     edited = scene.remove(slot).image
     page.click("#compare")
     expected = np.concatenate([scene.source[:, : SIZE // 2], edited[:, SIZE // 2 :]], axis=1)
-    until_shown(page, expected)
+    wait_for_image(page, expected)
     page.select_option("#before", "model")
-    until_shown(page, np.concatenate([scene.image[:, :8], edited[:, 8:]], axis=1))
+    wait_for_image(page, np.concatenate([scene.image[:, :8], edited[:, 8:]], axis=1))
     page.locator("#split").fill("0")
-    until_shown(page, edited)
+    wait_for_image(page, edited)
 
 
 def test_stale_requests_are_dropped(page: Page, scene: Scene, slot: int) -> None:
@@ -350,16 +350,16 @@ def test_stale_requests_are_dropped(page: Page, scene: Scene, slot: int) -> None
         route.continue_()
 
     page.route("**/previews*", slowly)
-    x, y = middle(scene, slot)
+    x, y = find_middle(scene, slot)
     drag(page, (x, y), (x + 4, y + 1), steps=40)
     expected = scene.move(slot, dx=4, dy=1).image
-    until_shown(page, expected)
+    wait_for_image(page, expected)
     assert asked[-1]["dx"] == 4
     assert len(asked) <= 10, "of forty moves, all but a few are out of date before they are sent"
     page.unroute_all(behavior="wait")
     page.mouse.up()
-    settled(page)
-    assert np.array_equal(shown(page), expected)
+    wait_until_settled(page)
+    assert np.array_equal(read_canvas(page), expected)
 
 
 def test_a_busy_server_is_asked_again(page: Page, scene: Scene, slot: int) -> None:
@@ -377,7 +377,7 @@ def test_a_busy_server_is_asked_again(page: Page, scene: Scene, slot: int) -> No
     page.route("**/edits?*", busy_once)
     page.click(f"#objects [data-slot='{slot}']")
     page.click("#remove")
-    until_shown(page, scene.remove(slot).image)
+    wait_for_image(page, scene.remove(slot).image)
     assert len(asked) == 2
     page.unroute_all(behavior="wait")
 
@@ -385,14 +385,14 @@ def test_a_busy_server_is_asked_again(page: Page, scene: Scene, slot: int) -> No
 def test_exports(page: Page, scene: Scene, slot: int, editor: Editor) -> None:
     page.click(f"#objects [data-slot='{slot}']")
     page.click("#remove")
-    settled(page)
+    wait_until_settled(page)
     expected = scene.remove(slot)
     found = {}
     for title in ("Picture png", "Edit list", "Python py"):
         with page.expect_download() as download:
             page.locator("#exports a").filter(has_text=title.split()[0]).first.click()
         found[download.value.suggested_filename] = Path(download.value.path()).read_bytes()
-    assert np.array_equal(as_array(found["picture.png"]), expected.image)
+    assert np.array_equal(decode_image(found["picture.png"]), expected.image)
     assert np.array_equal(Scene.replay(found["edits.json"].decode(), editor).image, expected.image)
     assert f"scene = scene.remove({slot})" in found["edits.py"].decode()
     page.click("#code-details summary")
@@ -403,23 +403,23 @@ def test_exports(page: Page, scene: Scene, slot: int, editor: Editor) -> None:
         {"name": "edits.json", "mimeType": "application/json", "buffer": found["edits.json"]},
     )
     expect(page.locator("#undo")).to_be_disabled()
-    settled(page)
-    assert np.array_equal(shown(page), expected.image)
+    wait_until_settled(page)
+    assert np.array_equal(read_canvas(page), expected.image)
 
 
 def test_files(page: Page, scene: Scene, editor: Editor, frames: np.ndarray) -> None:
     bad = {"name": "a.png", "mimeType": "image/png", "buffer": b"this is no picture"}
     page.set_input_files("#file", bad)
     expect(page.locator("#problem")).to_contain_text("This file is of no kind that can be edited")
-    assert np.array_equal(shown(page), scene.image)
+    assert np.array_equal(read_canvas(page), scene.image)
     wide = np.concatenate([frames[1, 0], frames[1, 0]], axis=1)
-    good = {"name": "b.png", "mimeType": "image/png", "buffer": as_png(wide)}
+    good = {"name": "b.png", "mimeType": "image/png", "buffer": encode_image(wide)}
     page.set_input_files("#file", good)
-    until_shown(page, editor.encode(wide).image)
+    wait_for_image(page, editor.encode(wide).image)
     expect(page.locator("#problem")).to_be_hidden()
     expect(page.locator("#warnings")).to_contain_text("32 x 16 pixels, cut to its middle square")
     page.click("#again")
-    until_shown(page, editor.encode(wide, seed=43).image)
+    wait_for_image(page, editor.encode(wide, seed=43).image)
 
 
 def test_a_file_is_dropped_on_the_page(page: Page, editor: Editor, frames: np.ndarray) -> None:
@@ -430,20 +430,20 @@ def test_a_file_is_dropped_on_the_page(page: Page, editor: Editor, frames: np.nd
           transfer.items.add(new File([bytes], "c.png", { type: "image/png" }));
           return transfer;
         }""",
-        base64.b64encode(as_png(frames[1, 0])).decode(),
+        base64.b64encode(encode_image(frames[1, 0])).decode(),
     )
     page.dispatch_event("#stage", "drop", {"dataTransfer": data})
-    until_shown(page, editor.encode(frames[1, 0]).image)
+    wait_for_image(page, editor.encode(frames[1, 0]).image)
 
 
 def test_videos(page: Page, editor: Editor, frames: np.ndarray) -> None:
     film: Film = editor.encode_video(frames[0])
     page.click("[data-sample=film]")
     expect(page.locator("#timeline")).to_be_visible()
-    settled(page)
-    assert np.array_equal(shown(page), film.images[0])
+    wait_until_settled(page)
+    assert np.array_equal(read_canvas(page), film.images[0])
     page.locator("#frame").fill("3")
-    until_shown(page, film.images[3])
+    wait_for_image(page, film.images[3])
     # A range of frames.
     page.fill("#first", "2")
     page.fill("#last", "4")
@@ -453,9 +453,9 @@ def test_videos(page: Page, editor: Editor, frames: np.ndarray) -> None:
     page.keyboard.press("ArrowRight")
     expect(page.locator("#undo")).to_be_enabled()
     expected = film.move(1, dx=2, frames=(2, 4))
-    until_shown(page, expected.images[3])
+    wait_for_image(page, expected.images[3])
     page.locator("#frame").fill("5")
-    until_shown(page, expected.images[5])
+    wait_for_image(page, expected.images[5])
     # Key frames: at 5 two to the left, at 0 one down; in between a straight line.
     page.check("input[value=keys]")
     page.focus("#overlay")
@@ -463,17 +463,17 @@ def test_videos(page: Page, editor: Editor, frames: np.ndarray) -> None:
         for key in keys.split():
             page.keyboard.press(key)
         page.wait_for_timeout(600)
-        settled(page)
+        wait_until_settled(page)
         page.locator("#frame").fill(str(frame))
-        settled(page)
+        wait_until_settled(page)
         page.focus("#overlay")
-    assert edits(page)[1]["keys"] == [[0, -2, 1], [5, -2, 0]]
+    assert read_edits(page)[1]["keys"] == [[0, -2, 1], [5, -2, 0]]
     expected = expected.move(1, keys={0: (-2, 1), 5: (-2, 0)})
     page.locator("#frame").fill("2")
-    until_shown(page, expected.images[2])
+    wait_for_image(page, expected.images[2])
     expect(page.locator("#keys i")).to_have_count(2)
     page.click("#play")
-    until_shown(page, expected.images[4])
+    wait_for_image(page, expected.images[4])
     page.click("#play")
 
 
@@ -484,15 +484,15 @@ def test_a_page_that_is_loaded_again_goes_on_with_its_session(page: Page) -> Non
 
     before = session()
     page.reload()
-    settled(page)
+    wait_until_settled(page)
     assert session() == before
 
 
 def test_a_phone(browser: Browser, address: str, scene: Scene, slot: int) -> None:
-    for page in opened(browser, address, viewport=PHONE, has_touch=True, is_mobile=True):
+    for page in open_page(browser, address, viewport=PHONE, has_touch=True, is_mobile=True):
         width = page.evaluate("() => document.documentElement.scrollWidth")
         assert width <= PHONE["width"]
-        page.touchscreen.tap(*on_screen(page, *middle(scene, slot)))
+        page.touchscreen.tap(*to_screen(page, *find_middle(scene, slot)))
         expect(page.locator("#numbers")).to_be_visible()
         small = page.evaluate(
             """() => [...document.querySelectorAll(".tools button, .exports a")].filter(

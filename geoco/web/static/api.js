@@ -12,7 +12,7 @@ export class Problem extends Error {
 
 const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 
-async function ask(path, options = {}, patience = PATIENCE) {
+async function sendRequest(path, options = {}, patience = PATIENCE) {
   let answer;
   try {
     answer = await fetch(`/api${path}`, options);
@@ -21,14 +21,14 @@ async function ask(path, options = {}, patience = PATIENCE) {
   }
   if (answer.status === 503 && patience > 0) {
     await pause(1000 * Number(answer.headers.get("Retry-After") ?? 1));
-    return ask(path, options, patience - 1);
+    return sendRequest(path, options, patience - 1);
   }
   if (answer.ok) return answer;
-  const said = await answer.json().catch(() => ({}));
-  throw new Problem(sentence(said.detail ?? `the server answered ${answer.status}`), answer.status);
+  const body = await answer.json().catch(() => ({}));
+  throw new Problem(toSentence(body.detail ?? `the server answered ${answer.status}`), answer.status);
 }
 
-function sentence(text) {
+function toSentence(text) {
   const whole = text[0].toUpperCase() + text.slice(1);
   return /[.!?]$/.test(whole) ? whole : `${whole}.`;
 }
@@ -45,11 +45,11 @@ export class Server {
     const old = sessionStorage.getItem(SESSION);
     let session = null;
     if (old) {
-      session = await ask(`/sessions/${encodeURIComponent(old)}`)
+      session = await sendRequest(`/sessions/${encodeURIComponent(old)}`)
         .then((answer) => answer.json())
         .catch(() => null);
     }
-    session ??= await ask("/sessions", { method: "POST" }).then((answer) => answer.json());
+    session ??= await sendRequest("/sessions", { method: "POST" }).then((answer) => answer.json());
     sessionStorage.setItem(SESSION, session.id);
     return new Server(session);
   }
@@ -61,11 +61,11 @@ export class Server {
   }
 
   async #json(path, options, patience) {
-    return (await ask(this.root + path, options, patience)).json();
+    return (await sendRequest(this.root + path, options, patience)).json();
   }
 
   samples() {
-    return ask("/samples").then((answer) => answer.json());
+    return sendRequest("/samples").then((answer) => answer.json());
   }
 
   samplePicture(id) {
@@ -108,6 +108,6 @@ export class Server {
   }
 
   async exported(state, file, query) {
-    return ask(this.exportAddress(state, file, query).slice("/api".length));
+    return sendRequest(this.exportAddress(state, file, query).slice("/api".length));
   }
 }

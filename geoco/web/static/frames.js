@@ -23,7 +23,7 @@ export class Frame {
     this.slots = answer.slots;
     this.size = size;
     this.bitmap = bitmap;
-    this.owner = expand(answer.runs, size * size);
+    this.owner = expandRuns(answer.runs, size * size);
   }
 
   ownerAt(x, y) {
@@ -42,7 +42,7 @@ export class Frame {
 
   // The border of a slot's pixels, in pixels of the picture.
   outline(slot) {
-    if (!this.#outlines.has(slot)) this.#outlines.set(slot, border(this.owner, this.size, slot));
+    if (!this.#outlines.has(slot)) this.#outlines.set(slot, traceBorder(this.owner, this.size, slot));
     return this.#outlines.get(slot);
   }
 
@@ -84,7 +84,7 @@ export class Frame {
   }
 }
 
-function expand(runs, count) {
+function expandRuns(runs, count) {
   const owner = new Uint8Array(count);
   let place = 0;
   for (let index = 0; index < runs.length; index += 2) {
@@ -94,7 +94,7 @@ function expand(runs, count) {
   return owner;
 }
 
-function border(owner, size, slot) {
+function traceBorder(owner, size, slot) {
   const path = new Path2D();
   const is = (x, y) => x >= 0 && y >= 0 && x < size && y < size && owner[y * size + x] === slot;
   const line = (x, y, toX, toY) => {

@@ -29,7 +29,7 @@ export class Gestures {
   }
 
   end() {
-    this.#close((gesture) => asEdit(gesture));
+    this.#close((gesture) => toEdit(gesture));
   }
 
   cancel() {
@@ -41,7 +41,7 @@ export class Gestures {
     const { current } = this;
     if (!current || current.op !== op || current.slot !== slot) this.start(op, slot);
     const now = this.current;
-    this.update({ dx: now.dx + dx, dy: now.dy + dy, factor: limited(now.factor * factor) });
+    this.update({ dx: now.dx + dx, dy: now.dy + dy, factor: limitFactor(now.factor * factor) });
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.end(), QUIET);
   }
@@ -55,12 +55,12 @@ export class Gestures {
   }
 }
 
-export const limited = (factor) => Math.min(8, Math.max(0.125, factor));
+export const limitFactor = (factor) => Math.min(8, Math.max(0.125, factor));
 
 const rounded = (value, digits) => Number(value.toFixed(digits));
 
 // The edit that a gesture amounts to, or null where nothing was changed.
-export function asEdit({ op, slot, dx, dy, factor }) {
+export function toEdit({ op, slot, dx, dy, factor }) {
   if (op === "move") {
     const edit = { op, slot, dx: rounded(dx, 2), dy: rounded(dy, 2) };
     return edit.dx === 0 && edit.dy === 0 ? null : edit;

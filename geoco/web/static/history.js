@@ -1,7 +1,7 @@
 // What was done to the open scene: states of the server, one after another, and where we are.
 
 import { Frame } from "./frames.js";
-import { scoped } from "./scope.js";
+import { applyScope } from "./scope.js";
 
 export class History {
   #server;
@@ -51,7 +51,7 @@ export class History {
   async commit(edit) {
     return this.#inTurn(async () => {
       const { frame } = this;
-      const plan = this.isVideo ? scoped(edit, this.scope, frame, this.entry) : { edit, base: this.entry };
+      const plan = this.isVideo ? applyScope(edit, this.scope, frame, this.entry) : { edit, base: this.entry };
       const answer = await this.#server.edit(plan.base.state.id, plan.edit, frame);
       const entry = await this.#entry(answer, plan.keyed);
       this.entries = [...this.entries.slice(0, this.at + 1), entry];

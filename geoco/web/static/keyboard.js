@@ -4,16 +4,16 @@ const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], Arrow
 const FAST = 5; // pixels, with Shift
 const LARGER = 1.05;
 
-export function listen(page) {
+export function listenToKeys(page) {
   document.addEventListener("keydown", (event) => {
     if (event.target.closest("input, select, textarea, pre, [contenteditable]")) return;
     if (event.altKey) return;
-    const done = event.ctrlKey || event.metaKey ? withControl(page, event) : plain(page, event);
+    const done = event.ctrlKey || event.metaKey ? handleControlKey(page, event) : handlePlainKey(page, event);
     if (done) event.preventDefault();
   });
 }
 
-function withControl(page, event) {
+function handleControlKey(page, event) {
   const key = event.key.toLowerCase();
   if (key === "z") page.go(event.shiftKey ? 1 : -1);
   else if (key === "y") page.go(1);
@@ -21,9 +21,9 @@ function withControl(page, event) {
   return true;
 }
 
-function plain(page, event) {
+function handlePlainKey(page, event) {
   const { key } = event;
-  if (/^[0-9]$/.test(key)) return choose(page, Number(key));
+  if (/^[0-9]$/.test(key)) return selectSlot(page, Number(key));
   if (key === " " && page.history.isVideo && !event.target.closest("button, a, summary")) {
     page.timeline.toggle();
     return true;
@@ -33,10 +33,10 @@ function plain(page, event) {
     else page.select(null);
     return true;
   }
-  return page.selected !== null && onSelected(page, key, event.shiftKey);
+  return page.selected !== null && handleSelectionKey(page, key, event.shiftKey);
 }
 
-function onSelected(page, key, shift) {
+function handleSelectionKey(page, key, shift) {
   const slot = page.selected;
   if (key in ARROWS) {
     const [dx, dy] = ARROWS[key].map((step) => step * (shift ? FAST : 1));
@@ -53,7 +53,7 @@ function onSelected(page, key, shift) {
   return true;
 }
 
-function choose(page, slot) {
+function selectSlot(page, slot) {
   const view = page.history.view?.slots[slot];
   if (view?.is_present) page.select(slot);
   return Boolean(view);

@@ -3,9 +3,9 @@
 import { Server } from "./api.js";
 import { Exports } from "./exports.js";
 import { Frame } from "./frames.js";
-import { asEdit, Gestures } from "./gestures.js";
+import { toEdit, Gestures } from "./gestures.js";
 import { History } from "./history.js";
-import { listen } from "./keyboard.js";
+import { listenToKeys } from "./keyboard.js";
 import { Latest } from "./latest.js";
 import { Numbers, Objects } from "./objects.js";
 import { Stage } from "./stage.js";
@@ -20,7 +20,7 @@ class Page {
     this.history = new History(server, (what) => this.changed(what));
     this.gestures = new Gestures({
       begin: () => this.say([]),
-      change: (gesture) => this.follow(asEdit(gesture)),
+      change: (gesture) => this.follow(toEdit(gesture)),
       finish: (gesture, edit) => this.finish(edit, gesture),
     });
     this.previews = new Latest(
@@ -51,7 +51,7 @@ class Page {
     });
     this.listSamples(samples);
     this.wire();
-    listen(this);
+    listenToKeys(this);
   }
 
   get selected() {

@@ -30,7 +30,7 @@ export class Objects {
     button.style.setProperty("--slot", color(slot.index));
     button.setAttribute("aria-pressed", String(slot.index === selected));
     button.disabled = !slot.is_present;
-    const what = describe(frame, slot);
+    const what = describeSlot(frame, slot);
     button.setAttribute("aria-label", `Slot ${slot.index}: ${what}`);
     button.title = `Slot ${slot.index}: ${what}`;
     if (slot.area > 0) button.append(frame.thumbnail(slot.index, THUMB));
@@ -43,7 +43,7 @@ export class Objects {
   }
 }
 
-export function describe(frame, slot) {
+export function describeSlot(frame, slot) {
   if (!slot.is_present) return "removed";
   if (slot.is_background) return "the background, not made to be moved";
   if (!frame.isObject(slot.index)) return "empty, an edit may show nothing";
@@ -70,9 +70,9 @@ export class Numbers {
     for (const name of FIELDS) {
       const [slider, number] = [element(`${name}-slider`), element(name)];
       [slider.min, slider.max] = limits[name];
-      slider.addEventListener("input", () => this.#said(name, slider, this.#preview));
-      slider.addEventListener("change", () => this.#said(name, slider, this.#commit));
-      number.addEventListener("change", () => this.#said(name, number, this.#commit));
+      slider.addEventListener("input", () => this.#readInput(name, slider, this.#preview));
+      slider.addEventListener("change", () => this.#readInput(name, slider, this.#commit));
+      number.addEventListener("change", () => this.#readInput(name, number, this.#commit));
     }
   }
 
@@ -85,7 +85,7 @@ export class Numbers {
     if (!this.#view) return;
     element("numbers").style.setProperty("--slot", color(selected));
     for (const name of FIELDS) this.#write(name, this.#value(name));
-    element("facts").textContent = `Slot ${selected}: ${describe(frame, view)}.`;
+    element("facts").textContent = `Slot ${selected}: ${describeSlot(frame, view)}.`;
   }
 
   #value(name) {
@@ -97,7 +97,7 @@ export class Numbers {
     element(name).value = value.toFixed(name === "scale" ? 3 : 1);
   }
 
-  #said(name, input, tell) {
+  #readInput(name, input, tell) {
     const value = Number(input.value);
     if (!this.#view || input.value === "" || !Number.isFinite(value)) return;
     if (input.type === "range") element(name).value = value.toFixed(name === "scale" ? 3 : 1);

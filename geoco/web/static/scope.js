@@ -4,7 +4,7 @@ const START = { move: [0, 0], resize: [1] };
 
 // The edit to send and the history entry that it is applied to. With key frames, a second move of
 // the same slot does not come on top of the first: both become keys of one edit.
-export function scoped(edit, scope, frame, entry) {
+export function applyScope(edit, scope, frame, entry) {
   if (scope.kind === "range") {
     return { edit: { ...edit, frames: [scope.first, scope.last] }, base: entry };
   }
@@ -12,7 +12,7 @@ export function scoped(edit, scope, frame, entry) {
   const last = entry.keyed;
   const goesOn = last && last.op === edit.op && last.slot === edit.slot;
   const keys = new Map(goesOn ? last.keys : []);
-  const before = valueAt(keys, frame, edit.op);
+  const before = findValueAt(keys, frame, edit.op);
   const value =
     edit.op === "move"
       ? [before[0] + edit.dx, before[1] + edit.dy]
@@ -28,7 +28,7 @@ export function scoped(edit, scope, frame, entry) {
 }
 
 // What keys say at a frame: straight lines between them, geometric for sizes, constant beyond.
-export function valueAt(keys, frame, op) {
+export function findValueAt(keys, frame, op) {
   const known = [...keys].sort(([one], [other]) => one - other);
   if (known.length === 0) return START[op];
   const after = known.find(([at]) => at >= frame) ?? known.at(-1);

@@ -1,7 +1,7 @@
 // The picture, and above it outlines, numbers and handles. Pointers become gestures.
 
 import { color } from "./frames.js";
-import { limited } from "./gestures.js";
+import { limitFactor } from "./gestures.js";
 
 const HANDLE = 5; // half a side, in CSS pixels
 const REACH = { mouse: 11, pen: 14, touch: 24 }; // how near is on a handle
@@ -194,7 +194,7 @@ export class Stage {
     const [x, y] = this.pivot(slot);
     const reach = Math.max(1, Math.hypot(start[0] - x, start[1] - y));
     const factor = Math.hypot(place[0] - x, place[1] - y) / reach;
-    this.#gestures.update({ factor: limited(factor) });
+    this.#gestures.update({ factor: limitFactor(factor) });
   }
 
   #up() {

@@ -134,7 +134,7 @@ def main() -> None:
         total += counted(
             found.masks[row],
             found.valid[row],
-            found.scale[row],
+            found.slots.scale[row],
             found.reference[row],
             light_taken(dataset, window),
         )
@@ -171,7 +171,7 @@ def show(total: Counts, windows: int) -> None:
 
 def show_geometry(found: Factual, discs: Bool[Tensor, "window slot"]) -> None:
     """Place and size of all objects, and of fewer."""
-    off = (found.position - found.moments.center).norm(dim=-1)
+    off = (found.slots.position - found.moments.center).norm(dim=-1)
     scopes = (
         ("all", found.valid),
         ("without floor alone", found.valid & ~discs),
@@ -179,7 +179,9 @@ def show_geometry(found: Factual, discs: Bool[Tensor, "window slot"]) -> None:
     )
     print(f"\n{'':<36}{'slots':>8}{'position to mask':>18}{'R2 of radius and scale':>24}")
     for name, kept in scopes:
-        fit = metrics.calibration(found.scale[kept].numpy(), found.moments.radius[kept].numpy())
+        fit = metrics.calibration(
+            found.slots.scale[kept].numpy(), found.moments.radius[kept].numpy()
+        )
         print(f"{name:<36}{int(kept.sum()):>8}{float(off[kept].mean()):>18.4f}{fit.linear:>24.2f}")
 
 

@@ -20,6 +20,7 @@ from geoco.evaluation.exact_targets import truths
 from geoco.evaluation.matched import REPLICATES
 from geoco.evaluation.windows import Factual, chosen_windows
 from geoco.metrics import rgb
+from geoco.models.slots import Slots
 
 BATCH = 64
 SHOWN, ZOOM = 8, 3
@@ -94,9 +95,7 @@ def known(dataset: SolidsDataset, limit: int) -> Factual:
     return Factual(
         window=windows,
         source=clips.sources,
-        appearance=torch.zeros(count, 1, 1),
-        position=torch.zeros(count, 1, 2),
-        scale=torch.ones(count, 1),
+        slots=Slots(torch.zeros(count, 1, 1), torch.zeros(count, 1, 2), torch.ones(count, 1)),
         attention=None,
         masks=torch.zeros(count, 1, size, size, dtype=torch.bool),
         background=torch.zeros(count, dtype=torch.int64),

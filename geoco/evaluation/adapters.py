@@ -1,7 +1,4 @@
-"""Our own models as models that can be evaluated: `adapter(model)`.
-
-Ours are GeoCo-SAVi and, each with an entry in `ADAPTERS`, whatever else `geoco.models` builds.
-"""
+"""Our own models as models that can be evaluated: `adapter(model)`."""
 
 import zlib
 from collections.abc import Callable
@@ -15,7 +12,6 @@ from torch import Tensor
 
 from geoco import geometry
 from geoco.config import Config
-from geoco.errors import GeocoError
 from geoco.evaluation.extended_canvas import EXTENT
 from geoco.evaluation.interfaces import Decoded, Encoded, SlotModel, TrackedSlots
 from geoco.models import tracking
@@ -25,7 +21,7 @@ from geoco.models.slots import Slots
 
 
 class GeoCoModel:
-    """GeoCo-SAVi. Under an edit the selector runs again, with the factual attention.
+    """GeoCo-SAVi, or another `Model`. Under an edit the selector runs again, attention unmoved.
 
     Through a video, slots are carried from frame to frame if the model knows videos, and followed
     by their places if it does not: as in the editor.
@@ -111,16 +107,11 @@ class GeoCoModel:
 
 
 # By the kind of the model: what is given it, and whether it was trained to carry slots through
-# videos (None: not known). Another kind is another entry.
+# videos (None: not known). A kind without an entry gets the adapter of any `Model`.
 ADAPTERS: dict[str, Callable[[Any, bool | None], SlotModel]] = {"geoco": GeoCoModel}
 
 
 def adapter(model: Any, config: Config | None = None) -> SlotModel:
     """A model of ours as one to evaluate; its configuration says how it was trained."""
-    kind = model.settings.kind
-    if kind not in ADAPTERS:
-        raise GeocoError(
-            f"models of kind '{kind}' cannot be evaluated yet: add what makes them a SlotModel to "
-            "geoco.evaluation.ADAPTERS"
-        )
-    return ADAPTERS[kind](model, None if config is None else tracking.knows_videos(config))
+    adapt = ADAPTERS.get(model.settings.kind, GeoCoModel)
+    return adapt(model, None if config is None else tracking.knows_videos(config))

@@ -111,7 +111,7 @@ def transplanted(factual: Factual, recipients: Objects, donors: Objects) -> Comm
     base = _repeated(factual, recipients, "transplant", 1)
     return replace(
         base,
-        edited=replace(base.edited, appearance=factual.appearance[donors]),
+        edited=replace(base.edited, appearance=factual.slots.appearance[donors]),
         mask_window=donors[0],
         mask_slot=donors[1],
         map=AffineMap.from_transplant(

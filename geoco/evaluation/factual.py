@@ -126,7 +126,7 @@ def mean(values: Tensor | np.ndarray) -> Mean:
 def all_slot_position_error(factual: Factual) -> Mean:
     """E_p->c over all valid objects of the model, matched with nothing."""
     center = factual.moments.center[factual.valid]
-    return mean(metrics.position_error(factual.position[factual.valid], center))
+    return mean(metrics.position_error(factual.slots.position[factual.valid], center))
 
 
 def segmentation(factual: Factual, reference: UInt8[Tensor, "window height width"]) -> Segmentation:
@@ -149,7 +149,7 @@ def center_records(factual: Factual) -> CenterRecords:
     place = (window, chosen.clamp_min(0))
     wanted = objects.center
     decoded = factual.moments.center[place]
-    position = factual.position[place].double()
+    position = factual.slots.position[place].double()
     errors = torch.stack(
         (
             metrics.position_error(position, decoded),
@@ -183,7 +183,7 @@ def reference_errors(
 def scale_calibration(factual: Factual) -> ScaleCalibration:
     """Of inferred scale and decoded radius; nan with fewer than two objects or without scales."""
     radius = factual.moments.radius[factual.valid].numpy()
-    scale = factual.scale[factual.valid].double().numpy()
+    scale = factual.slots.scale[factual.valid].double().numpy()
     if len(radius) < 2 or not factual.explicit:
         return ScaleCalibration(float("nan"), float("nan"), float("nan"), len(radius))
     found = metrics.calibration(scale, radius)

@@ -189,7 +189,7 @@ def calibration_figure(factual: Factual) -> drawing.Picture:
     """Inferred scale against decoded radius of every valid object, and the line of slope one."""
     from matplotlib.ticker import LogLocator, NullLocator
 
-    scale = factual.scale[factual.valid].double().numpy()
+    scale = factual.slots.scale[factual.valid].double().numpy()
     radius = factual.moments.radius[factual.valid].numpy()
     found = scale_calibration(factual)
     figure, (axes,) = _figure(1)

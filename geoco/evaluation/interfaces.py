@@ -47,11 +47,8 @@ class TrackedSlots:
 
     def frames(self, video: int) -> Encoded:
         """The frames of one video as single ones, on the CPU."""
-        slots = self.slots
         return Encoded(
-            Slots(
-                slots.appearance[video].cpu(), slots.position[video].cpu(), slots.scale[video].cpu()
-            ),
+            self.slots[video].to("cpu"),
             None if self.attention is None else self.attention[video].cpu(),
         )
 

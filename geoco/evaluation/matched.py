@@ -41,21 +41,15 @@ from geoco.evaluation.reference_objects import (
     valid_images,
 )
 from geoco.evaluation.windows import Factual, Progress, Windows
-from geoco.metrics import Interval
-from geoco.metrics import rgb as metrics_rgb
+from geoco.metrics import Interval, rgb
 from geoco.models import compositing
 
 REPLICATES = 5_000
 
 
 @dataclass(frozen=True)
-class MatchedRecords:
-    """One row per edit of a reference object; the first seven say which, the same for all models.
-
-    PSNR is in dB: `oracle` against the visible-layer target, `exact` against the generator's own
-    picture (nan without one), `oracle_exact` of the target against that picture; `unedited` is the
-    reconstruction left as it is, against the oracle. All are nan where the model cannot be asked.
-    """
+class MatchedEdits:
+    """Edits of reference objects; the first seven say which, the same for all models."""
 
     window: Int64[np.ndarray, " edit"]  # index in the dataset
     label: Int64[np.ndarray, " edit"]
@@ -66,6 +60,17 @@ class MatchedRecords:
     donor_label: Int64[np.ndarray, " edit"]
     edited: Bool[np.ndarray, " edit"]  # a slot was edited at all
     valid: Bool[np.ndarray, " edit"]  # it is a valid object, and so is its ideal target
+
+
+@dataclass(frozen=True)
+class MatchedMeasures:
+    """What is measured of each edit, nan where the model cannot be asked.
+
+    PSNR is in dB: `oracle` against the visible-layer target, `exact` against the generator's own
+    picture (nan without one), `oracle_exact` of the target against that picture; `unedited` is the
+    reconstruction left as it is, against the oracle.
+    """
+
     f1: Float64[np.ndarray, " edit"]
     oracle: Float64[np.ndarray, " edit"]
     oracle_region: Float64[np.ndarray, " edit"]
@@ -79,6 +84,11 @@ class MatchedRecords:
     change: Float64[np.ndarray, " edit"]  # nan without a slot
     changed: Float64[np.ndarray, " edit"]
 
+
+@dataclass(frozen=True)
+class MatchedRecords(MatchedMeasures, MatchedEdits):
+    """One row per edit of a reference object: which it is, and what was measured."""
+
     @property
     def taken(self) -> Bool[np.ndarray, " edit"]:
         """Edits of a kind that the model can be asked for at all."""
@@ -91,7 +101,6 @@ class MatchedRecords:
         return MatchedRecords(*(getattr(self, part.name)[kept] for part in fields(self)))
 
 
-_MEASURED = tuple(part.name for part in fields(MatchedRecords))[9:]
 SAME_FOR_ALL = ("window", "label", "kind", "command", "video", "reference_valid", "donor_label")
 
 
@@ -158,13 +167,15 @@ def matched_records(
     total, done = sum(len(plan.asked) for plan in plans if plan.taken), 0
     pieces = []
     for plan in plans:
-        values = np.full((len(plan.asked), len(_MEASURED)), np.nan)
+        columns = {part.name: np.full(len(plan.asked), np.nan) for part in fields(MatchedMeasures)}
         judge = _Judge(factual, objects, plan.asked, generator)
         for edits, image, support, target in _outcomes(model, factual, objects, plan, batch):
-            values[edits.numpy()] = judge.measure(edits, image, support, target).cpu().numpy()
+            measures = judge.measure(edits, image, support, target)
+            for name, column in columns.items():
+                column[edits.numpy()] = getattr(measures, name)
             done += len(edits)
             progress(done, total)
-        pieces.append(_records(factual, objects, plan, values, batch))
+        pieces.append(_records(factual, objects, plan, MatchedMeasures(**columns), batch))
     return MatchedRecords(
         *(np.concatenate([getattr(p, part.name) for p in pieces]) for part in fields(pieces[0]))
     )
@@ -221,8 +232,8 @@ def _outcomes(
 
     Those that no slot is there for come last, without a support; none if the model takes none.
     """
-    for chunk, slot, (rgb, logits) in edited_scenes(model, factual, plan.commands, batch):
-        image = compositing.composite(rgb, compositing.compute_alpha(logits))
+    for chunk, slot, (colors, logits) in edited_scenes(model, factual, plan.commands, batch):
+        image = compositing.composite(colors, compositing.compute_alpha(logits))
         support = compositing.compute_masks(logits)[:, slot]
         target = targets(factual, plan.commands, chunk, support.device)[1]
         yield plan.done[chunk], image, support, target
@@ -243,41 +254,55 @@ class _Judge:
 
     def measure(
         self, edits: Tensor, image: Tensor, support: Tensor | None, own_target: Tensor | None
-    ) -> Float64[Tensor, "edit measured"]:
-        """One row per edit, in the order of `_MEASURED`."""
+    ) -> MatchedMeasures:
+        """Of some edits, one row each."""
         device = image.device
         some = self.asked.rows(edits)
         wanted = oracle_targets(self.factual, self.objects, some, device)
         before = self.factual.image[self.objects.window[some.object]].to(device)
         undefined = torch.full((len(edits),), torch.nan, dtype=torch.float64, device=device)
-        columns = [
-            undefined if support is None or own_target is None else metrics.f1(support, own_target),
-            *_likeness(image, wanted.image, wanted.region),
-            *_likeness(before, wanted.image, wanted.region),
-        ]
-        if self.generator is None:
-            columns += [undefined] * 5
-        else:
+        f1 = change = changed = undefined
+        if support is not None and own_target is not None:
+            f1 = metrics.f1(support, own_target)
+            kept = rgb.rgb_preservation(before, image, wanted.region)
+            change, changed = kept.change, kept.changed
+        exact = oracle_exact = (undefined, undefined)
+        exact_f1 = undefined
+        if self.generator is not None:
             truth = truths(self.generator, self.factual, self.objects, some, device)
-            none = torch.zeros_like(truth.mask)
-            overlap = metrics.f1(none if support is None else support, truth.mask)
-            columns += [
-                *_likeness(image, truth.image, wanted.region),
-                overlap.where(edit_maps.is_large_enough(truth.mask), torch.nan),
-                *_likeness(wanted.image, truth.image, wanted.region),
-            ]
-        if support is None:
-            return torch.stack([*columns, undefined, undefined], 1)
-        kept = metrics_rgb.rgb_preservation(before, image, wanted.region)
-        return torch.stack([*columns, kept.change, kept.changed], 1)
+            edited = torch.zeros_like(truth.mask) if support is None else support
+            large = edit_maps.is_large_enough(truth.mask)
+            exact_f1 = metrics.f1(edited, truth.mask).where(large, torch.nan)
+            exact = _likeness(image, truth.image, wanted.region)
+            oracle_exact = _likeness(wanted.image, truth.image, wanted.region)
+        oracle = _likeness(image, wanted.image, wanted.region)
+        unedited = _likeness(before, wanted.image, wanted.region)
+
+        def read(column: Tensor) -> np.ndarray:
+            return column.cpu().numpy()
+
+        return MatchedMeasures(
+            f1=read(f1),
+            oracle=read(oracle[0]),
+            oracle_region=read(oracle[1]),
+            unedited=read(unedited[0]),
+            unedited_region=read(unedited[1]),
+            exact=read(exact[0]),
+            exact_region=read(exact[1]),
+            exact_f1=read(exact_f1),
+            oracle_exact=read(oracle_exact[0]),
+            oracle_exact_region=read(oracle_exact[1]),
+            change=read(change),
+            changed=read(changed),
+        )
 
 
 def _likeness(image: Tensor, target: Tensor, region: Tensor) -> tuple[Tensor, Tensor]:
-    return metrics_rgb.psnr(image, target), metrics_rgb.region_psnr(image, target, region)
+    return rgb.psnr(image, target), rgb.region_psnr(image, target, region)
 
 
 def _records(
-    factual: Factual, objects: References, plan: _Plan, values: np.ndarray, batch: int
+    factual: Factual, objects: References, plan: _Plan, measures: MatchedMeasures, batch: int
 ) -> MatchedRecords:
     asked = plan.asked
     window = objects.window[asked.object].numpy()
@@ -285,16 +310,16 @@ def _records(
     edited[plan.done.numpy()] = True
     valid[plan.done.numpy()] = plan.valid
     return MatchedRecords(
-        factual.window[window],
-        objects.label[asked.object].numpy(),
-        np.full(len(asked), KINDS.index(asked.kind)),
-        asked.command.numpy(),
-        factual.video[window],
-        valid_images(objects, asked, batch).numpy(),
-        objects.label[asked.donor].numpy(),
-        edited,
-        valid,
-        *np.ascontiguousarray(values.T),
+        window=factual.window[window],
+        label=objects.label[asked.object].numpy(),
+        kind=np.full(len(asked), KINDS.index(asked.kind)),
+        command=asked.command.numpy(),
+        video=factual.video[window],
+        reference_valid=valid_images(objects, asked, batch).numpy(),
+        donor_label=objects.label[asked.donor].numpy(),
+        edited=edited,
+        valid=valid,
+        **vars(measures),
     )
 
 

@@ -143,9 +143,7 @@ def _factual(model: SlotModel, encoded: Encoded, clip: Clip, window: int, batch:
     return Factual(
         window=np.full(len(masks), window, dtype=np.int64),
         source=(clip.source,) * len(masks),
-        appearance=encoded.slots.appearance,
-        position=encoded.slots.position,
-        scale=encoded.slots.scale,
+        slots=encoded.slots,
         attention=encoded.attention,
         masks=masks,
         background=background,

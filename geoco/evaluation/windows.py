@@ -54,9 +54,7 @@ class Factual:
 
     window: Int64[np.ndarray, " window"]  # index in the dataset
     source: tuple[str, ...]
-    appearance: Float[Tensor, "window slot dim"]
-    position: Float[Tensor, "window slot 2"]
-    scale: Float[Tensor, "window slot"]
+    slots: Slots  # [window slot ...]
     attention: Float[Tensor, "window slot token"] | None
     masks: Bool[Tensor, "window slot height width"]  # measurement supports
     background: Int64[Tensor, " window"]
@@ -88,13 +86,9 @@ class Factual:
         return (self.valid.long().cumsum(1) - 1)[self.valid]
 
     @property
-    def slots(self) -> Slots:
-        return Slots(self.appearance, self.position, self.scale)
-
-    @property
     def explicit(self) -> bool:
         """Whether slots have a position and a scale of their own."""
-        return bool(self.position.isfinite().all() and self.scale.isfinite().all())
+        return bool(self.slots.position.isfinite().all() and self.slots.scale.isfinite().all())
 
     @cached_property
     def moments(self) -> metrics.SupportMoments:
@@ -104,12 +98,12 @@ class Factual:
     @property
     def anchor(self) -> Float[Tensor, "window slot 2"]:
         """About what a slot is resized: its position, or the decoded centroid if it has none."""
-        return self.position if self.explicit else self.moments.center
+        return self.slots.position if self.explicit else self.moments.center
 
     @property
     def extent(self) -> Float[Tensor, "window slot"]:
         """What a slot's size is told by: its scale, or the decoded radius if it has none."""
-        return self.scale if self.explicit else self.moments.radius
+        return self.slots.scale if self.explicit else self.moments.radius
 
     def encoded(self, rows: Int64[Tensor, " row"]) -> Encoded:
         """The factual encodings of some windows."""
@@ -194,9 +188,7 @@ def _piece(model: SlotModel, dataset: Windows, windows: np.ndarray) -> Factual:
     return Factual(
         window=windows,
         source=clips.sources,
-        appearance=encoded.slots.appearance.cpu(),
-        position=encoded.slots.position.cpu(),
-        scale=encoded.slots.scale.cpu(),
+        slots=encoded.slots.to("cpu"),
         attention=None if attention is None else attention.cpu(),
         masks=masks.cpu(),
         background=background.cpu(),
@@ -241,9 +233,7 @@ def joined(pieces: Sequence[Factual]) -> Factual:
     return Factual(
         window=np.concatenate([piece.window for piece in pieces]),
         source=tuple(name for piece in pieces for name in piece.source),
-        appearance=cat("appearance"),
-        position=cat("position"),
-        scale=cat("scale"),
+        slots=Slots.cat([piece.slots for piece in pieces]),
         attention=cat_if_all("attention"),
         masks=cat("masks"),
         background=cat("background"),

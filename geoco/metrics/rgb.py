@@ -24,14 +24,6 @@ def psnr(
     return _decibel(_square(image, target).mean((-3, -2, -1)))
 
 
-def video_psnr(
-    image: Float[Tensor, "*videos time 3 height width"],
-    target: Float[Tensor, "*videos time 3 height width"],
-) -> Float64[Tensor, "*videos"]:
-    """The same with the MSE taken over a whole video first: the MOVi-C column."""
-    return _decibel(_square(image, target).mean((-4, -3, -2, -1)))
-
-
 def region_psnr(
     image: Float[Tensor, "*frames 3 height width"],
     target: Float[Tensor, "*frames 3 height width"],

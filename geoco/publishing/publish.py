@@ -192,7 +192,7 @@ def measure_trained_scales(
     factual = evaluation.windows.factual(
         model, dataset, evaluation.windows.GROUP, TRAINING_WINDOWS, progress
     )
-    scales = factual.scale[factual.valid].double().numpy()
+    scales = factual.slots.scale[factual.valid].double().numpy()
     if len(scales) == 0:
         raise GeocoError(
             f"no slot holds an object in {len(factual)} windows of the training split: there "

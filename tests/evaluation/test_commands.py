@@ -89,12 +89,12 @@ def test_without_geometry_masks_say_where_slots_are() -> None:
     hidden = windows.factual(HiddenTold(scenes(6, objects=2)), dataset, 4)
     assert known.explicit
     assert not hidden.explicit
-    assert torch.equal(known.anchor, known.position)
-    assert torch.equal(known.extent, known.scale)
+    assert torch.equal(known.anchor, known.slots.position)
+    assert torch.equal(known.extent, known.slots.scale)
     place = hidden.valid
-    assert (hidden.anchor - known.position)[place].abs().max() < 0.5 * 2 / 63
+    assert (hidden.anchor - known.slots.position)[place].abs().max() < 0.5 * 2 / 63
     # A disc of radius R has RMS radius R / sqrt 2.
-    radius = known.appearance[..., 0] * known.scale / 2**0.5
+    radius = known.slots.appearance[..., 0] * known.slots.scale / 2**0.5
     assert (hidden.extent / radius - 1)[place].abs().max() < 0.03
     records = editing.edit_records(HiddenTold(scenes(6, objects=2)), hidden, 4)
     assert records.position.f1[records.position.valid].min() == pytest.approx(1.0)

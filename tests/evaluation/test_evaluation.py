@@ -13,6 +13,7 @@ from geoco.evaluation.commands import FACTORS, MOVES
 from geoco.evaluation.editing import EditingScores
 from geoco.evaluation.interfaces import SlotModel
 from geoco.evaluation.windows import Factual
+from geoco.models.slots import Slots
 
 WINDOWS = Numbered(video_major(videos=4, windows=3))
 OBJECTS = scenes(len(WINDOWS))
@@ -342,9 +343,11 @@ def record(sources: list[str] | tuple[str, ...], valid: torch.Tensor) -> Factual
     return Factual(
         window=np.arange(windows),
         source=tuple(sources),
-        appearance=torch.zeros(windows, slots, 1),
-        position=torch.zeros(windows, slots, 2),
-        scale=torch.ones(windows, slots),
+        slots=Slots(
+            torch.zeros(windows, slots, 1),
+            torch.zeros(windows, slots, 2),
+            torch.ones(windows, slots),
+        ),
         attention=None,
         masks=torch.zeros(windows, slots, 8, 8, dtype=torch.bool),
         background=torch.zeros(windows, dtype=torch.int64),

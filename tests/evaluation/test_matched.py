@@ -70,7 +70,7 @@ def test_what_a_model_cannot_be_asked_is_undefined() -> None:
     assert len(told) == 12 * (4 + 4)
     assert not told.edited.any()
     assert not told.valid.any()
-    for name in matched._MEASURED:
+    for name in [part.name for part in fields(matched.MatchedMeasures)]:
         assert np.isnan(getattr(told, name)).all(), name
     assert swapped.edited.all()
     for name in ("oracle", "unedited", "change", "changed"):
@@ -241,7 +241,7 @@ def compare_record(model, dataset, found, objects, one) -> None:  # type: ignore
         donor = int(asked.donor[int((asked.object == number).nonzero()[0, 0])])
         assert int(objects.label[donor]) == one["donor_label"]
         far, far_slot = int(objects.window[donor]), int(objects.slot[donor])
-        new = replace(new, appearance=found.appearance[[far]][:, [far_slot]])
+        new = replace(new, appearance=found.slots.appearance[[far]][:, [far_slot]])
         far_frame = found.frame[[far]].double() / 255
         given = inpainting.extract(far_frame, found.reference[[far]], objects.label[[donor]])
         edit = AffineMap.from_transplant(

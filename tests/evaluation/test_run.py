@@ -115,6 +115,8 @@ def test_the_compute_batch_changes_nothing() -> None:
         first, second = getattr(one, part.name), getattr(two, part.name)
         if isinstance(first, torch.Tensor):
             torch.testing.assert_close(first, second)
+        elif isinstance(first, Slots):
+            torch.testing.assert_close(vars(first), vars(second))
         else:
             np.testing.assert_array_equal(first, second)
     assert_same_records(editing.edit_records(model, one, 3), editing.edit_records(model, two, 50))
@@ -149,7 +151,9 @@ def test_a_part_of_the_windows_starts_as_it_does_among_all() -> None:
     some, all_ = windows.factual(model, dataset, 4, 5), windows.factual(model, dataset, 4)
     assert some.window.tolist() == [0, 1, 3, 6, 9]  # the first of each of four videos, then on
     assert len(set(some.source)) == 4
-    torch.testing.assert_close(some.position, all_.position[torch.from_numpy(some.window)])
+    torch.testing.assert_close(
+        some.slots.position, all_.slots.position[torch.from_numpy(some.window)]
+    )
 
 
 def test_window_major_order() -> None:
@@ -295,7 +299,8 @@ def test_another_model_of_the_same_name_is_told_apart(tmp_path: Path) -> None:
         other.model.decoder.alpha.bias[0] += 1e-3  # type: ignore[index]
     bolder = GeoCoModel(tiny().model)
     selector = TINY.selector.model_copy(update={"threshold": 0.6})
-    bolder.model.settings = TINY.model_copy(update={"selector": selector})
+    assert bolder.model.selector is not None
+    bolder.model.selector.settings = selector
     assert len({model.fingerprint for model in (tiny(), other, bolder)}) == 3
     for model in (other, bolder):
         with pytest.raises(GeocoError, match=r"\(checksum of the model differ\)"):

@@ -281,9 +281,9 @@ def record(labels: Tensor, masks: Tensor, background: int = 0) -> Factual:
     return Factual(
         window=np.zeros(time, dtype=np.int64),
         source=("a",) * time,
-        appearance=torch.zeros(time, slots, 1),
-        position=torch.zeros(time, slots, 2),
-        scale=torch.ones(time, slots),
+        slots=Slots(
+            torch.zeros(time, slots, 1), torch.zeros(time, slots, 2), torch.ones(time, slots)
+        ),
         attention=None,
         masks=masks,
         background=torch.full((time,), background),

@@ -80,7 +80,7 @@ def main() -> None:
         drawn = model.fields(encoded.slots)
         domain = find_domain(drawn.logits, selector.settings)
         settings = loaded.config.train.selector.teacher
-        labels = selector_teacher.labels(frame, drawn, encoded.attention, domain, settings)
+        labels = selector_teacher.label_pixels(frame, drawn, encoded.attention, domain, settings)
         after = selector.refine(drawn, encoded.attention).argmax(-3)
         total += counted(domain.owner, after, domain.background, masks == 0, labels)
     show(total, len(windows))

@@ -3,6 +3,7 @@
     python benchmarks/training.py                      # with the slots of the shipped model
     python benchmarks/training.py --peer               # also with grid_sample convolutions
     python benchmarks/training.py --weights RUN        # with those of another one
+    python benchmarks/training.py --breakdown          # only where the time of the last phase goes
 
 Slots decide the pace: the convolution is faster below dilation one than beyond. So weights are
 those of a trained model, whose slots hold objects, the background, or nothing.
@@ -18,7 +19,7 @@ import torch
 from lightning.fabric import Fabric
 from scale_steered_conv import grid_sample_conv2d
 from torch import Tensor
-from training_parts import breakdown, median
+from training_parts import measure_median, print_breakdown
 
 from geoco import config
 from geoco.config import Config
@@ -35,10 +36,13 @@ from geoco.training.step import Stepper
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--config", type=Path, default=Path("configs/geoco.yaml"))
-    parser.add_argument("--weights", default="geoco-solids", help="a shipped name or a run")
+    parser.add_argument("--weights", default="geoco-solids", help="a shipped name, a run, or none")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--peer", action="store_true", help="also with grid_sample convolutions")
+    parser.add_argument(
+        "--breakdown", action="store_true", help="only the parts of a step of the last phase"
+    )
     parser.add_argument("overrides", nargs="*")
     arguments = parser.parse_args()
     settings = config.load(arguments.config, arguments.overrides)
@@ -55,11 +59,19 @@ def main() -> None:
     making = time.perf_counter() - began
     print(f"{dataset.frame_count:,} frames resident after {making:.1f} s", flush=True)
 
-    ours = _schedule("ours", settings, fabric, feed, arguments.weights, arguments.steps, making)
+    if arguments.breakdown:
+        stepper, curriculum = _make_stepper(settings, fabric, arguments.weights)
+        plan = curriculum.plan(curriculum.steps - 1)
+        _make_step(stepper, feed, plan, settings)(0)
+        print_breakdown(stepper, *_make_inputs(feed, 0, settings), plan, settings)
+        return
+    ours = _measure_schedule(
+        "ours", settings, fabric, feed, arguments.weights, arguments.steps, making
+    )
     if arguments.peer:
         steered.scale_steered_conv2d = _peer  # type: ignore[assignment]
         decoders.apply_steered_layers = _peer_layers  # type: ignore[attr-defined]
-        theirs = _schedule(
+        theirs = _measure_schedule(
             "grid_sample", settings, fabric, feed, arguments.weights, arguments.steps, making
         )
         print(f"grid_sample takes {theirs / ours:.2f} times as long")
@@ -80,7 +92,7 @@ def _peer_layers(x: Tensor, layers: Sequence[ScaleSteeredConv2d], scale: Tensor)
     return x
 
 
-def _schedule(
+def _measure_schedule(
     name: str,
     settings: Config,
     fabric: Fabric,
@@ -90,25 +102,19 @@ def _schedule(
     making: float,
 ) -> float:
     """Every mode's step time and the schedule's average in milliseconds."""
-    torch.manual_seed(0)
-    model = build(settings.model).to(fabric.device)
-    checkpoints.load_into(
-        model, checkpoints.read_weights(pretrained.find_weights(weights)).tensors, weights
-    )
-    curriculum = Curriculum(settings, model.cold_scale)
-    stepper = Stepper(model, settings, fabric)
-    changes = [*curriculum.changes(), curriculum.steps]
+    stepper, curriculum = _make_stepper(settings, fabric, weights)
+    changes = [*curriculum.mode_starts(), curriculum.steps]
     spent = 0.0
     print(f"\n{name}\n{'from step':>10} {'ms/step':>9} {'busy':>6} {'GiB':>6}")
     for first, last in itertools.pairwise(changes):
         plan = curriculum.plan(last - 1)
-        run = _stepped(stepper, feed, plan, settings)
+        run = _make_step(stepper, feed, plan, settings)
         for index in range(6):
             run(index)
         if fabric.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        milliseconds = median(run, fabric.device, steps)
-        busy = _busy(run, fabric.device, milliseconds)
+        milliseconds = measure_median(run, fabric.device, steps)
+        busy = _measure_busy(run, fabric.device, milliseconds)
         memory = torch.cuda.max_memory_reserved() / 2**30 if fabric.device.type == "cuda" else 0.0
         spent += milliseconds * (last - first)
         print(f"{first:>10,} {milliseconds:>9.2f} {busy:>6.1%} {memory:>6.2f}", flush=True)
@@ -116,31 +122,40 @@ def _schedule(
     minutes = (spent / 1000 + making) / 60
     print(f"average {average:.2f} ms; {curriculum.steps:,} steps and data in {minutes:.1f} minutes")
     if name == "ours":
-        breakdown(stepper, *_inputs(feed, 0, settings), plan, settings)
+        print_breakdown(stepper, *_make_inputs(feed, 0, settings), plan, settings)
     return average
 
 
-def _stepped(
+def _make_stepper(settings: Config, fabric: Fabric, weights: str) -> tuple[Stepper, Curriculum]:
+    torch.manual_seed(0)
+    model = build(settings.model).to(fabric.device)
+    if weights != "none":
+        file = pretrained.find_weights(weights)
+        checkpoints.load_into(model, checkpoints.read_weights(file).tensors, weights)
+    return Stepper(model, settings, fabric), Curriculum(settings, model.cold_scale)
+
+
+def _make_step(
     stepper: Stepper, feed: ResidentFeed, plan: Plan, settings: Config
 ) -> Callable[[int], None]:
     def run(index: int) -> None:
-        stepper(*_inputs(feed, index, settings), plan)
+        stepper(*_make_inputs(feed, index, settings), plan)
 
     return run
 
 
-def _inputs(feed: ResidentFeed, index: int, settings: Config) -> tuple[ClipBatch, Draws]:
+def _make_inputs(feed: ResidentFeed, index: int, settings: Config) -> tuple[ClipBatch, Draws]:
     train, slots = settings.train, settings.model.slots.count
     generator = torch.Generator().manual_seed(index)
     frames = settings.data.window.length
-    drawn = vars(Draws.of(generator, train.batch, frames, slots)).values()
+    numbers = vars(Draws.sample(generator, train.batch, frames, slots)).values()
     device = feed.frames.device
     if device.type == "cuda":
-        drawn = [value.pin_memory().to(device, non_blocking=True) for value in drawn]  # type: ignore[assignment]
-    return feed(index), Draws(*drawn)
+        numbers = [value.pin_memory().to(device, non_blocking=True) for value in numbers]  # type: ignore[assignment]
+    return feed(index), Draws(*numbers)
 
 
-def _busy(run: Callable[[int], object], device: torch.device, milliseconds: float) -> float:
+def _measure_busy(run: Callable[[int], object], device: torch.device, milliseconds: float) -> float:
     """The share of a step's time in which some kernel runs."""
     if device.type != "cuda":
         return 1.0

@@ -146,7 +146,7 @@ def refit(
     from geoco.training import selector_fit
 
     with make_progress_bars() as bars:
-        path = selector_fit.refit(run, overrides or (), clips, steps, report_by_name(bars))
+        path = selector_fit.refit_selector(run, overrides or (), clips, steps, report_by_name(bars))
     console.print(f"wrote {path}", soft_wrap=True)
 
 
@@ -173,14 +173,14 @@ def calibrate(
     checkpoints.load_into(model, weights.tensors, str(run))
     settings = weights.config.train
     generator = torch.Generator().manual_seed(settings.seed)
-    found = selector_threshold.operating_points(
+    found = selector_threshold.measure_operating_points(
         model,
         open_training(weights.config),
         clips,
         settings.selector.teacher,
         generator,
     )
-    best = selector_threshold.choose(found, precision)
+    best = selector_threshold.choose_operating_point(found, precision)
     table = Table("threshold", "precision", "recall")
     now = weights.config.model.selector.threshold
     for point in found:

@@ -89,7 +89,7 @@ def train(
     Example: `geoco train configs/geoco.yaml train.budget=0.1 --out runs/quick`
     """
     with require_extra("train"):
-        from geoco.training import trainer as training
+        from geoco.training import launch
     if (path is None) == (resume is None):
         raise GeocoError("give either a configuration to start a run or --resume RUN, not both")
     if resume is not None and (overrides or out or origin):
@@ -98,8 +98,8 @@ def train(
         )
     config = None if path is None else configuration.load(path, overrides or ())
     folder = resume or out or Path("runs") / (path.stem if path else "run")
-    machine = training.Machine(accelerator, devices, nodes)
-    training.start(config, folder, machine, minutes, console, origin)
+    machine = launch.Machine(accelerator, devices, nodes)
+    launch.start_training(config, folder, machine, minutes, console, origin)
 
 
 @app.command()
@@ -113,14 +113,15 @@ def curriculum(
     Example: `geoco curriculum configs/geoco.yaml --out curriculum.png`
     """
     from geoco.models.build import find_class
-    from geoco.training.curriculum import Curriculum, picture
+    from geoco.training.curriculum import Curriculum
+    from geoco.training.curriculum_plot import draw_curriculum
 
     with require_extra("train"):
         import matplotlib  # noqa: F401
 
     config = configuration.load(path, overrides or ())
     plans = Curriculum(config, find_class(config.model).compute_cold_scale(config.model))
-    picture(plans, out)
+    draw_curriculum(plans, out)
     for step, what in plans.milestones():
         console.print(f"{step:>8,}  {what}", highlight=False)
     console.print(f"wrote {out}", soft_wrap=True)

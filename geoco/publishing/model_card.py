@@ -26,7 +26,7 @@ from geoco.config import (
 from geoco.errors import GeocoError
 from geoco.evaluation import build_text_tables, format_markdown
 from geoco.models.interface import Model, parameter_table
-from geoco.training import run_folder
+from geoco.training import metrics_log, run_folder
 from geoco.training.curriculum import Curriculum
 
 PICTURES = "pictures"  # the folder beside the card
@@ -276,7 +276,7 @@ def read_history(run: Path | None, step: int, every: int) -> History:
     except (OSError, ValueError, KeyError, TypeError):
         machine = software = began = None
     try:
-        pace = run_folder.read_metrics(run / _PACE)
+        pace = metrics_log.read_metrics(run / _PACE)
         steps, each = pace["step"], pace["milliseconds_per_step"]
     except (GeocoError, KeyError):
         return History(None, machine, software, began)

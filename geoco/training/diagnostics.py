@@ -13,19 +13,18 @@ from geoco.data import ClipBatch
 from geoco.metrics import rgb
 from geoco.models import compositing
 from geoco.models.interface import Model, Reconstruction
-from geoco.models.slots import Binding, Slots
 from geoco.training.curriculum import TERMS, Plan
 from geoco.training.objective import Draws
 from geoco.training.step import Stepper
 
-STEP = 6  # pixels of the commanded move
-FACTOR = 1.5  # of the commanded resize
+MOVE = 6  # pixels of the commanded move
+RESIZE = 1.5  # factor of the commanded resize
 
 
 # Compiled parts would be compiled anew for every size of batch: looking at a model runs eagerly.
 @torch.compiler.set_stance("force_eager")
 @torch.no_grad()
-def picture(
+def draw_scenes(
     model: Model,
     video: Float[Tensor, "batch 1 3 height width"],
     positions: Float[Tensor, "batch slot 2"],
@@ -38,15 +37,15 @@ def picture(
     binding = model.bind(video, positions)
     scene = model.decode(binding)
     slots = binding.slots
-    chosen = _largest(scene)
+    chosen = _find_largest_slot(scene)
     commanded = compositing.compute_masks(scene.fields.logits)
     picked = (torch.arange(slots.scale.shape[-1], device=chosen.device) == chosen[:, None])[:, None]
     moved = slots.position.clone()
-    moved[..., 0] += STEP * 2 / (video.shape[-1] - 1)
+    moved[..., 0] += MOVE * 2 / (video.shape[-1] - 1)
     given = slots.appearance[torch.arange(len(chosen)), 0, chosen].roll(-1, 0)[:, None, None]
     edits = [
         replace(slots, position=torch.where(picked[..., None], moved, slots.position)),
-        replace(slots, scale=torch.where(picked, FACTOR * slots.scale, slots.scale)),
+        replace(slots, scale=torch.where(picked, RESIZE * slots.scale, slots.scale)),
         replace(slots, appearance=torch.where(picked[..., None], given, slots.appearance)),
     ]
     # Masks by number, the background's left out: a picture shows what is not background.
@@ -54,8 +53,8 @@ def picture(
     numbers = commanded.long().argmax(-3) + 1
     labels = numbers.masked_fill(numbers == background[..., None, None] + 1, 0)
     columns = [
-        *(_pictures(image) for image in (video, scene.image)),
-        *(_pictures(model.decode(_with(binding, edit)).image) for edit in edits),
+        *(_split_pictures(image) for image in (video, scene.image)),
+        *(_split_pictures(model.decode(replace(binding, slots=edit)).image) for edit in edits),
     ]
     masks = [
         drawing.overlay_masks(frame, label.cpu().numpy().astype(np.uint8), zoom)
@@ -68,22 +67,27 @@ def picture(
     return drawing.compose_sheet(rows)
 
 
-def gradient_norms(
+def measure_gradient_norms(
     stepper: Stepper, batch: ClipBatch, draws: Draws, plan: Plan
 ) -> dict[str, float]:
-    """By "term/module", the norm of the gradient that a term at its weight sends to a module."""
+    """By "term/module", the norm of the gradient that a term sends to a module.
+
+    Terms have the weights of the curriculum, or none where it does not know them.
+    """
     model = stepper.model
     norms: dict[str, float] = {}
-    for term in TERMS:
-        if term not in plan.mode.terms:
+    for term in stepper.objective.terms:
+        if term in TERMS and term not in plan.mode.terms:
             norms |= {f"{term}/{name}": math.nan for name, _ in model.named_children()}
             continue
-        alone = replace(plan, weights={t: plan.weights[t] if t == term else 0.0 for t in TERMS})
         for parameter in model.parameters():
             parameter.grad = None
-        result = stepper.evaluate(batch, draws, alone)
-        result.backward(model.decoder_parameters(), stepper.selector)
-        stepper.add_up()
+        if term in TERMS:
+            weights = {t: plan.weights[t] if t == term else 0.0 for t in TERMS}
+            stepper.evaluate(batch, draws, replace(plan, weights=weights)).backward()
+        else:
+            torch.autograd.backward(stepper.evaluate(batch, draws, plan).by_name[term])
+        stepper.sum_gradients()
         for name, part in model.named_children():
             squares = [p.grad.square().sum() for p in part.parameters() if p.grad is not None]
             norms[f"{term}/{name}"] = float(torch.stack(squares).sum().sqrt()) if squares else 0.0
@@ -94,7 +98,7 @@ def gradient_norms(
 
 @torch.compiler.set_stance("force_eager")
 @torch.no_grad()
-def psnr(
+def measure_psnr(
     model: Model,
     video: Float[Tensor, "batch time 3 height width"],
     positions: Float[Tensor, "batch slot 2"],
@@ -107,17 +111,13 @@ def psnr(
     return float(torch.cat(values).mean())
 
 
-def _largest(scene: Reconstruction) -> Int64[Tensor, " batch"]:
-    """The slot that owns most, of those that are not background."""
+def _find_largest_slot(scene: Reconstruction) -> Int64[Tensor, " batch"]:
+    """The slot that has most pixels, of those that are not background."""
     owned = compositing.compute_masks(scene.fields.logits).sum((-2, -1))[:, 0]
     background = compositing.find_measurement_background(scene.alpha)[:, 0]
     slots = torch.arange(owned.shape[-1], device=owned.device)
     return owned.masked_fill(slots == background[:, None], -1).argmax(-1)
 
 
-def _with(binding: Binding, slots: Slots) -> Binding:
-    return replace(binding, slots=slots)
-
-
-def _pictures(image: Float[Tensor, "batch 1 3 height width"]) -> list[drawing.Picture]:
+def _split_pictures(image: Float[Tensor, "batch 1 3 height width"]) -> list[drawing.Picture]:
     return list(media.to_bytes(image[:, 0]))

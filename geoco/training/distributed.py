@@ -11,32 +11,32 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-Total = Callable[[Tensor], Tensor]
+Sum = Callable[[Tensor], Tensor]  # of a count, over all processes
 
 
-def alone(count: Tensor) -> Tensor:
-    """The total where there is one process."""
+def sum_locally(count: Tensor) -> Tensor:
+    """The sum where there is one process."""
     return count
 
 
-def total(count: Tensor) -> Tensor:
+def sum_over_ranks(count: Tensor) -> Tensor:
     """The sum over all processes of a value without gradient."""
-    if not _many():
+    if not _has_ranks():
         return count
     count = count.detach().clone()
     dist.all_reduce(count)
     return count
 
 
-def gathered(value: Tensor) -> Tensor:
+def gather_rows(value: Tensor) -> Tensor:
     """The rows of all processes, in order; gradients go back to the process of each row."""
-    if not _many():
+    if not _has_ranks():
         return value
     result: Tensor = _Gather.apply(value)
     return result
 
 
-def _many() -> bool:
+def _has_ranks() -> bool:
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 

@@ -1,7 +1,7 @@
 """The terms of the training objective, one pure function per equation, named after the paper.
 
-Each is a sum over samples divided by a count over all processes (`total`), so that the terms of
-several processes add up to those of the whole batch. What the paper detaches is detached here.
+Each is a sum over samples divided by a count over all processes (`sum_counts`), so that the terms
+of several processes add up to those of the whole batch. What the paper detaches is detached here.
 """
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from geoco.config.training import CenterPenalty
 from geoco.geometry import EPSILON, Moments
 from geoco.models.compositing import SHARPNESS
-from geoco.training.distributed import Total, alone
+from geoco.training.distributed import Sum, sum_locally
 
 TAIL_THRESHOLD = 0.25  # tau
 
@@ -23,27 +23,27 @@ def huber(residual: Float[Tensor, "..."], threshold: float) -> Float[Tensor, "..
 
 
 def weighted_mean(
-    value: Float[Tensor, "..."], weight: Float[Tensor, "..."], total: Total = alone
+    value: Float[Tensor, "..."], weight: Float[Tensor, "..."], sum_counts: Sum = sum_locally
 ) -> Float[Tensor, ""]:
     """The mean of values by detached weights; zero where nothing has any."""
     weight = weight.detach()
-    # A value that nobody asked for may be infinite; zero times infinity would spoil the sum.
+    # A value without weight may be infinite; zero times infinity would spoil the sum.
     value = torch.where(weight > 0, value, torch.zeros_like(value))
-    return (weight * value).sum() / total(weight.sum()).clamp_min(EPSILON)
+    return (weight * value).sum() / sum_counts(weight.sum()).clamp_min(EPSILON)
 
 
 def rec(
     image: Float[Tensor, "batch time 3 height width"],
     target: Float[Tensor, "batch time 3 height width"],
-    total: Total = alone,
+    sum_counts: Sum = sum_locally,
 ) -> Float[Tensor, ""]:
     """Squared error of every colour value: Eq. (reconstruction-loss)."""
     square = (image - target).square()
-    return weighted_mean(square, torch.ones_like(square), total)
+    return weighted_mean(square, torch.ones_like(square), sum_counts)
 
 
 def ov(
-    attention: Float[Tensor, "batch time slot token"], total: Total = alone
+    attention: Float[Tensor, "batch time slot token"], sum_counts: Sum = sum_locally
 ) -> Float[Tensor, ""]:
     """How much two slots attend to the same tokens, on average: Eq. (overlap-loss)."""
     count = attention.shape[-2]
@@ -51,7 +51,7 @@ def ov(
     together = attention.sum(-2).square().sum(-1)
     alike = attention.square().sum((-2, -1))
     overlap = (together - alike) / (count * (count - 1))
-    return weighted_mean(overlap, torch.ones_like(overlap), total)
+    return weighted_mean(overlap, torch.ones_like(overlap), sum_counts)
 
 
 def pos(
@@ -59,11 +59,11 @@ def pos(
     position: Float[Tensor, "*supports 2"],
     valid: Bool[Tensor, "*supports"],
     threshold: float,
-    total: Total = alone,
+    sum_counts: Sum = sum_locally,
 ) -> Float[Tensor, ""]:
     """Centroids of valid supports against the positions commanded: Eq. (position-loss)."""
     residual = huber(center - position.detach(), threshold).mean(-1)
-    return weighted_mean(residual, valid.to(residual.dtype), total)
+    return weighted_mean(residual, valid.to(residual.dtype), sum_counts)
 
 
 def center_penalty(
@@ -89,7 +89,7 @@ def geo(
     center: CenterPenalty,
     threshold: float,
     compactness: float,
-    total: Total = alone,
+    sum_counts: Sum = sum_locally,
 ) -> Float[Tensor, ""]:
     """Transplants keep the recipient's center and extent and the donor's fill: Eq. (geometry-loss).
 
@@ -104,19 +104,21 @@ def geo(
         + huber(radius, threshold)
         + compactness * huber(fill, threshold)
     )
-    return weighted_mean(penalty, confidence, total)
+    return weighted_mean(penalty, confidence, sum_counts)
 
 
-def gate(gates: Float[Tensor, "batch time slot dim"], total: Total = alone) -> Float[Tensor, ""]:
+def gate(
+    gates: Float[Tensor, "batch time slot dim"], sum_counts: Sum = sum_locally
+) -> Float[Tensor, ""]:
     """The mean square of the terminal readout's gates."""
     square = gates.square()
-    return weighted_mean(square, torch.ones_like(square), total)
+    return weighted_mean(square, torch.ones_like(square), sum_counts)
 
 
 def tail(
     margin: Float[Tensor, "*supports height width"],
     weight: Float[Tensor, "*supports"],
-    total: Total = alone,
+    sum_counts: Sum = sum_locally,
 ) -> Float[Tensor, ""]:
     """T(q) of supports q = sigmoid(2 z), by weight: pixels of low confidence are pushed to none.
 
@@ -126,4 +128,4 @@ def tail(
     low = (torch.sigmoid(steep) < TAIL_THRESHOLD).detach()
     # -log(1 - q), stable where q is close to one; those pixels are not low, and stay out.
     penalty = torch.where(low, F.softplus(steep), torch.zeros_like(steep)).mean((-2, -1))
-    return weighted_mean(penalty, weight, total)
+    return weighted_mean(penalty, weight, sum_counts)

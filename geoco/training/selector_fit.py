@@ -1,8 +1,8 @@
 """A selector fitted to a trained model, of which nothing else changes.
 
 What a selector sees is detached from the model, so it can be trained at any time: for a model that
-had none, or with other evidence. A panel of the training split is drawn once, and of it only the
-pixels are kept that the teacher knows something about; fitting to them takes a minute on a CPU.
+had none, or with other evidence. Clips of the training split are bound once, and of them only the
+pixels are kept that the teacher labels; fitting to them takes a minute on a CPU.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,15 +28,15 @@ from geoco.training.selector_teacher import Labels
 
 EXTRA = "selector"  # under which weights say that theirs was fitted so
 RATE = 3e-3  # the peak of one cycle
-BATCH = 32  # clips of the panel in a step
+BATCH = 32  # clips in a step
 _SECTIONS = ("model.selector.", "train.selector.")
 
 Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class Panel:
-    """Pixels that the teacher knows, clip by clip; rows are padded with pixels that teach nothing.
+class LabeledPixels:
+    """Pixels that the teacher labels, clip by clip; rows are padded with pixels that teach nothing.
 
     The selector's projection is a parameter, so features are kept as they were before it.
     """
@@ -51,12 +51,12 @@ class Panel:
     def __len__(self) -> int:
         return len(self.owner)
 
-    def rows(self, chosen: Int64[Tensor, " row"]) -> "Panel":
+    def select_rows(self, chosen: Int64[Tensor, " row"]) -> "LabeledPixels":
         parts = (self.scalars, self.feature, self.difference, self.color)
         labels = Labels(self.labels.positive[chosen], self.labels.protected[chosen])
-        return Panel(labels, self.owner[chosen], *(part[chosen] for part in parts))
+        return LabeledPixels(labels, self.owner[chosen], *(part[chosen] for part in parts))
 
-    def scores(self, selector: Selector) -> Float[Tensor, "clip 1 pixel"]:
+    def score(self, selector: Selector) -> Float[Tensor, "clip 1 pixel"]:
         """What a selector thinks of the pixels: `Selector.forward` from evidence that is kept."""
         own = selector.project(self.feature)
         difference = F.linear(self.difference, selector.project.weight)
@@ -65,7 +65,7 @@ class Panel:
         return score.squeeze(-1)
 
 
-def refit(
+def refit_selector(
     run: Path,
     overrides: Iterable[str] = (),
     clips: int = 256,
@@ -86,16 +86,16 @@ def refit(
     settings = config.override(weights.config, given) if given else weights.config
     if not settings.model.selector.enabled:
         raise GeocoError(f"{run}: has no selector: add model.selector.enabled=true to fit one")
-    model = with_new_selector(settings, weights.tensors, str(run))
+    model = load_with_new_selector(settings, weights.tensors, str(run))
     dataset = open_training(settings)
     generator = torch.Generator().manual_seed(settings.train.seed)
-    panel = draw_panel(
-        model, dataset, clips, settings, generator, lambda *news: progress("panel", *news)
+    pixels = label_clips(
+        model, dataset, clips, settings, generator, lambda *news: progress("clips", *news)
     )
     assert model.selector is not None
-    fit(
+    fit_selector(
         model.selector,
-        panel,
+        pixels,
         settings.model.slots.count,
         settings.train.selector,
         steps,
@@ -104,41 +104,41 @@ def refit(
     )
     target = (run if run.is_dir() else run.parent) / checkpoints.REFITTED / checkpoints.WEIGHTS
     target.parent.mkdir(parents=True, exist_ok=True)
-    extra = weights.extra | {EXTRA: f"fitted to {len(panel)} training clips afterwards"}
+    extra = weights.extra | {EXTRA: f"fitted to {len(pixels)} training clips afterwards"}
     checkpoints.write_weights(target, weights.step, settings, model.state_dict(), extra)
     return target
 
 
-def with_new_selector(settings: Config, tensors: dict[str, Tensor], where: str) -> Model:
+def load_with_new_selector(settings: Config, tensors: dict[str, Tensor], where: str) -> Model:
     """The model with its own weights but for the selector, which begins again."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.train.seed)
         model = build(settings.model)
-    fresh = {name: value for name, value in model.state_dict().items() if _selects(name)}
-    kept = {name: value for name, value in tensors.items() if not _selects(name)}
+    fresh = {name: value for name, value in model.state_dict().items() if _is_of_selector(name)}
+    kept = {name: value for name, value in tensors.items() if not _is_of_selector(name)}
     checkpoints.load_into(model, kept | fresh, where)
     return model.eval()
 
 
 @torch.no_grad()
-def draw_panel(
+def label_clips(
     model: Model,
     dataset: ClipDataset,
     clips: int,
     settings: Config,
     generator: torch.Generator,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Panel:
-    """Take clips apart, ask the teacher, and keep what it knows."""
+) -> LabeledPixels:
+    """Bind clips, have the teacher label their pixels, and keep those that it knows."""
     selector = model.selector
     assert selector is not None
     kept: list[tuple[Tensor, ...]] = []
-    for scene in selector_threshold.panel(model, dataset, clips, generator, progress=progress):
-        fields, domain = scene.fields, scene.domain
-        labels = selector_teacher.labels(
-            scene.video, fields, scene.attention, domain, settings.train.selector.teacher
+    for bound in selector_threshold.bind_clips(model, dataset, clips, generator, progress=progress):
+        fields, domain = bound.fields, bound.domain
+        labels = selector_teacher.label_pixels(
+            bound.video, fields, bound.attention, domain, settings.train.selector.teacher
         )
-        evidence = selector.evidence(fields, scene.attention, domain)
+        evidence = selector.evidence(fields, bound.attention, domain)
         assert fields.features is not None
         features = fields.features.movedim(-3, -1)
         own = pick_pixels(features, domain.owner)
@@ -156,27 +156,27 @@ def draw_panel(
         torch.nn.utils.rnn.pad_sequence(list(column), batch_first=True).unsqueeze(1)
         for column in zip(*kept, strict=True)
     ]
-    return Panel(Labels(padded[0], padded[1]), *padded[2:])
+    return LabeledPixels(Labels(padded[0], padded[1]), *padded[2:])
 
 
-def fit(
+def fit_selector(
     selector: Selector,
-    panel: Panel,
+    pixels: LabeledPixels,
     slots: int,
     settings: SelectorTrainingConfig,
     steps: int,
     generator: torch.Generator,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
-    """Minimise the selector's own loss on the panel, in place."""
+    """Minimise the selector's own loss on labelled pixels, in place."""
     parameters = list(selector.parameters())
     optimizer = torch.optim.AdamW(parameters, RATE, weight_decay=settings.weight_decay)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps)
     for step in range(steps):
-        chosen = torch.randint(len(panel), (BATCH,), generator=generator)
-        some = panel.rows(chosen)
+        chosen = torch.randint(len(pixels), (BATCH,), generator=generator)
+        batch = pixels.select_rows(chosen)
         loss = selector_teacher.selector_loss(
-            some.scores(selector), some.labels, some.owner, slots, settings
+            batch.score(selector), batch.labels, batch.owner, slots, settings
         )
         gradients = torch.autograd.grad(loss.objective, parameters)
         for parameter, gradient in zip(parameters, gradients, strict=True):
@@ -189,5 +189,5 @@ def fit(
         parameter.grad = None
 
 
-def _selects(name: str) -> bool:
+def _is_of_selector(name: str) -> bool:
     return name.startswith("selector.")

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from geoco.config import training
+from geoco.config.training import SelectorTeacherConfig, SelectorTrainingConfig
 from geoco.models import compositing, selector
 from geoco.models.decoders import Fields
 from geoco.models.selector import Domain
@@ -44,12 +44,12 @@ class SelectorLoss:
 
 
 @torch.no_grad()
-def labels(
+def label_pixels(
     image: Float[Tensor, "*scene 3 height width"],
     fields: Fields,
     attention: Float[Tensor, "*scene slot token"],
     domain: Domain,
-    settings: training.SelectorTeacherConfig,
+    settings: SelectorTeacherConfig,
 ) -> Labels:
     """Tri-state labels, Eqs. (protected-teacher) and (teacher-tristate); zero where undeployed."""
     assert fields.rgb is not None
@@ -57,11 +57,13 @@ def labels(
     alpha = compositing.compute_alpha(fields.logits)
     # The whole transfer, not what a cap leaves of it: the label must not move with a schedule.
     moved = selector.apply_transfer(fields.logits, domain, domain.deployed, math.inf)
-    before = _error(compositing.composite(fields.rgb, alpha), image)
-    after = _error(compositing.composite(fields.rgb, compositing.compute_alpha(moved)), image)
-    action_gain = _relative(before, after)
-    single = _error(fields.rgb, image.unsqueeze(-4))
-    individual_gain = _relative(
+    before = _squared_error(compositing.composite(fields.rgb, alpha), image)
+    after = _squared_error(
+        compositing.composite(fields.rgb, compositing.compute_alpha(moved)), image
+    )
+    action_gain = _relative_gain(before, after)
+    single = _squared_error(fields.rgb, image.unsqueeze(-4))
+    individual_gain = _relative_gain(
         selector.pick_values(single, owner), selector.pick_values(single, background)
     )
     harmful = (action_gain <= settings.harmful) | (individual_gain <= settings.individual)
@@ -69,15 +71,15 @@ def labels(
 
     ratio = selector.pick_values(selector.compute_densities(alpha, attention).ratio, owner)
     acting = smoothstep(action_gain, *settings.gain) * smoothstep(ratio, *settings.density_ratio)
-    local = looks_like_background(image, owner == background, settings).to(alpha.dtype)
+    local = resembles_background(image, owner == background, settings).to(alpha.dtype)
     positive = torch.maximum(acting, local) * domain.deployed
     return Labels(positive * (1 - protected), protected)
 
 
-def looks_like_background(
+def resembles_background(
     image: Float[Tensor, "*scene 3 height width"],
     background: Bool[Tensor, "*scene height width"],
-    settings: training.SelectorTeacherConfig,
+    settings: SelectorTeacherConfig,
 ) -> Bool[Tensor, "*scene height width"]:
     """Pixels as close to the mean of the background around them as background pixels are.
 
@@ -89,7 +91,7 @@ def looks_like_background(
     sums = _window_sum(torch.cat((image * member, member), -3), settings.window)
     neighbours = sums[..., 3:, :, :]
     mean = sums[..., :3, :, :] / (neighbours + EPSILON)
-    error = _error(image, mean)
+    error = _squared_error(image, mean)
     enough = neighbours.squeeze(-3) >= settings.fewest_neighbours
     usual = masked_quantile(error.flatten(-2), (enough & background).flatten(-2), settings.quantile)
     return enough & (error <= settings.most_error * (usual[..., None, None] + EPSILON))
@@ -121,8 +123,8 @@ def selector_loss(
     labels: Labels,
     owner: Int64[Tensor, "*scene height width"],
     slots: int,
-    settings: training.SelectorTrainingConfig,
-    total: distributed.Total = distributed.alone,
+    settings: SelectorTrainingConfig,
+    sum_counts: distributed.Sum = distributed.sum_locally,
 ) -> SelectorLoss:
     """Eq. (selector-loss): every group of one scene and one owner counts alike, whatever its size.
 
@@ -134,22 +136,22 @@ def selector_loss(
     protected = member * labels.protected.to(logit.dtype).flatten(-2).unsqueeze(-2)
     has_positive, has_protected = positive.sum(-1) > 0, protected.sum(-1) > 0
     has_both = has_positive & has_protected
-    ranks = _rank(score, positive, protected, settings).masked_fill(~has_both, 0)
+    ranks = _rank_penalty(score, positive, protected, settings).masked_fill(~has_both, 0)
 
     counts = torch.stack([has.sum() for has in (has_positive, has_protected, has_both)])
-    positive_groups, protected_groups, both_groups = total(counts).clamp(min=1).unbind()
-    positive_loss = _mean(F.softplus(-score), positive).sum() / positive_groups
-    protected_loss = _mean(F.softplus(score), protected).sum() / protected_groups
+    positive_groups, protected_groups, both_groups = sum_counts(counts).clamp(min=1).unbind()
+    positive_loss = _weighted_mean(F.softplus(-score), positive).sum() / positive_groups
+    protected_loss = _weighted_mean(F.softplus(score), protected).sum() / protected_groups
     rank_loss = ranks.sum() / both_groups
     objective = positive_loss + settings.protected * protected_loss + settings.rank * rank_loss
     return SelectorLoss(positive_loss, protected_loss, rank_loss, objective)
 
 
-def _rank(
+def _rank_penalty(
     score: Float[Tensor, "*scene 1 pixel"],
     positive: Float[Tensor, "*scene slot pixel"],
     protected: Float[Tensor, "*scene slot pixel"],
-    settings: training.SelectorTrainingConfig,
+    settings: SelectorTrainingConfig,
 ) -> Float[Tensor, "*scene slot"]:
     """How far the lowest positive score of a group falls short of its highest protected one."""
     temperature = settings.temperature
@@ -166,7 +168,7 @@ def _soft_maximum(
     return weighted.logsumexp(-1) - (weight.sum(-1) + EPSILON).log()
 
 
-def _mean(
+def _weighted_mean(
     values: Float[Tensor, "*scene 1 pixel"], weight: Float[Tensor, "*scene slot pixel"]
 ) -> Float[Tensor, "*scene slot"]:
     """Weighted means of groups; zero for those without weight."""
@@ -174,13 +176,13 @@ def _mean(
     return (values * weight).sum(-1) / mass
 
 
-def _error(
+def _squared_error(
     shown: Float[Tensor, "*pictures 3 height width"], image: Float[Tensor, "..."]
 ) -> Float[Tensor, "*pictures height width"]:
     return (shown - image).square().mean(-3)
 
 
-def _relative(before: Tensor, after: Tensor) -> Tensor:
+def _relative_gain(before: Tensor, after: Tensor) -> Tensor:
     """By how much an error falls, in units of both: Eq. (teacher-gain); positive is better."""
     return (before - after) / (before + after + EPSILON)
 

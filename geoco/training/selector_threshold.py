@@ -1,6 +1,6 @@
-"""The selector's operating point, chosen on a panel of the training split alone.
+"""The selector's operating point, chosen on clips of the training split alone.
 
-The teacher labels pixels of the panel; the threshold is the smallest at which what the selector
+The teacher labels their pixels; the threshold is the smallest at which what the selector
 would give up is right often enough. It is printed, not written: `model.selector.threshold` sets it.
 """
 
@@ -23,7 +23,7 @@ from geoco.training import selector_teacher
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """A threshold, and what it would do on the panel."""
+    """A threshold, and what it would do on those clips."""
 
     threshold: float
     precision: float  # of the labelled pixels it gives up, by the teacher's confidence
@@ -31,8 +31,8 @@ class OperatingPoint:
 
 
 @dataclass(frozen=True)
-class PanelScenes:
-    """Some clips of a panel as a model sees them, before its selector."""
+class BoundClips:
+    """Some clips as a model sees them, before its selector."""
 
     video: Float[Tensor, "clip time 3 height width"]
     fields: Fields
@@ -41,14 +41,14 @@ class PanelScenes:
 
 
 @torch.no_grad()
-def panel(
+def bind_clips(
     model: Model,
     dataset: ClipDataset,
     clips: int,
     generator: torch.Generator,
     batch: int = 8,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Iterator[PanelScenes]:
+) -> Iterator[BoundClips]:
     """Clips spread over a split, some at a time; slots start where the generator says."""
     if model.selector is None:
         raise GeocoError("this model has no selector: model.selector.enabled is false")
@@ -60,13 +60,13 @@ def panel(
         binding = model.bind(video, positions)
         fields = model.decode_slots(binding.slots)
         domain = find_domain(fields.logits, model.selector.settings)
-        yield PanelScenes(video, fields, binding.attention, domain)
+        yield BoundClips(video, fields, binding.attention, domain)
         done += len(part)
         progress(done, len(rows))
 
 
 @torch.no_grad()
-def operating_points(
+def measure_operating_points(
     model: Model,
     dataset: ClipDataset,
     clips: int,
@@ -76,41 +76,43 @@ def operating_points(
 ) -> list[OperatingPoint]:
     """What every threshold from 0.01 to 0.99 would do."""
     scores, positives, protected = [], [], []
-    for scene in panel(model, dataset, clips, generator, batch):
+    for bound in bind_clips(model, dataset, clips, generator, batch):
         assert model.selector is not None
-        score = model.selector(scene.fields, scene.attention, scene.domain)
-        labels = selector_teacher.labels(
-            scene.video, scene.fields, scene.attention, scene.domain, settings
+        score = model.selector(bound.fields, bound.attention, bound.domain)
+        labels = selector_teacher.label_pixels(
+            bound.video, bound.fields, bound.attention, bound.domain, settings
         )
         scores.append(torch.sigmoid(score).flatten())
         positives.append(labels.positive.flatten())
         protected.append(labels.protected.flatten())
-    return points(torch.cat(scores), torch.cat(positives), torch.cat(protected))
+    return compute_operating_points(torch.cat(scores), torch.cat(positives), torch.cat(protected))
 
 
-def points(
+def compute_operating_points(
     score: Float[Tensor, " pixel"],
     positive: Float[Tensor, " pixel"],
     protected: Float[Tensor, " pixel"],
 ) -> list[OperatingPoint]:
-    """Precision and recall by threshold; a pixel that the teacher does not know counts for none."""
-    found = []
+    """Precision and recall by threshold; pixels that the teacher does not know are left out."""
+    points = []
     for percent in range(1, 100):
         given_up = score > percent / 100
         right, wrong = float(positive[given_up].sum()), float(protected[given_up].sum())
-        found.append(
+        points.append(
             OperatingPoint(
                 percent / 100,
                 right / (right + wrong) if right + wrong > 0 else 1.0,
                 right / max(float(positive.sum()), 1e-8),
             )
         )
-    return found
+    return points
 
 
-def choose(candidates: list[OperatingPoint], least_precision: float) -> OperatingPoint:
+def choose_operating_point(
+    candidates: list[OperatingPoint], least_precision: float
+) -> OperatingPoint:
     """The smallest threshold that is precise enough, else the most precise one."""
-    good = [point for point in candidates if point.precision >= least_precision]
-    if good:
-        return min(good, key=lambda point: point.threshold)
+    precise = [point for point in candidates if point.precision >= least_precision]
+    if precise:
+        return min(precise, key=lambda point: point.threshold)
     return max(candidates, key=lambda point: point.precision)

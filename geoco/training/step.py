@@ -15,11 +15,12 @@ from torch import Tensor, nn
 
 from geoco.config import Config
 from geoco.data import ClipBatch
+from geoco.errors import GeocoError
 from geoco.models.interface import Model
+from geoco.training import objectives
 from geoco.training.curriculum import TERMS, Mode, Plan
-from geoco.training.objective import Draws, Objective, Parts, objective
+from geoco.training.objective import Draws, Losses, Objective
 
-COLUMNS = (*TERMS, "total", "selector", "gradient_norm")
 _WARM_UP = 3  # steps before a recording, in which libraries choose their kernels
 
 
@@ -33,20 +34,25 @@ class Stepper:
         self.compiled = config.train.compile and self.device.type == "cuda"
         if self.compiled:
             model.compile_parts()
-        # Compiled, the small parts could not talk to other processes.
-        alone = self.compiled and fabric.world_size == 1
-        self._parts = Parts.compiled() if alone else Parts()
+        self.objective = make_objective(model, config, self.compiled and fabric.world_size == 1)
+        # What is measured at every step, in this order.
+        self.columns = (
+            *self.objective.terms,
+            "total",
+            *self.objective.separate,
+            "gradient_norm",
+        )
         self.stopped = torch.zeros((), device=self.device)
-        apart = {
+        separate = {
             id(p) for part in (model.selector, model.temporal) if part for p in part.parameters()
         }
-        self.core = [p for p in model.parameters() if p.requires_grad and id(p) not in apart]
+        self.core = [p for p in model.parameters() if p.requires_grad and id(p) not in separate]
         self.temporal = [] if model.temporal is None else list(model.temporal.parameters())
         self.selector = [] if model.selector is None else list(model.selector.parameters())
         groups = [{"params": group} for group in (self.core, self.temporal) if group]
-        self.optimizer = self._adamw(groups, config.train.weight_decay)
+        self.optimizer = self._make_adamw(groups, config.train.weight_decay)
         self.selector_optimizer = (
-            self._adamw([{"params": self.selector}], config.train.selector.weight_decay)
+            self._make_adamw([{"params": self.selector}], config.train.selector.weight_decay)
             if self.selector
             else None
         )
@@ -57,8 +63,8 @@ class Stepper:
         )
         self.weights = torch.zeros(len(TERMS), device=self.device)
         # Metrics summed since the loop last looked, those of the last step, how many steps.
-        self.sums = torch.zeros(len(COLUMNS), device=self.device, dtype=torch.float64)
-        self.last = torch.zeros(len(COLUMNS), device=self.device)
+        self.sums = torch.zeros(len(self.columns), device=self.device, dtype=torch.float64)
+        self.last = torch.zeros(len(self.columns), device=self.device)
         self.count = torch.zeros((), device=self.device)
         self._inputs: tuple[ClipBatch, Draws] | None = None  # buffers that a recorded step reads
         self._mode: Mode | None = None
@@ -67,37 +73,37 @@ class Stepper:
 
     def __call__(self, batch: ClipBatch, draws: Draws, plan: Plan) -> None:
         """Train one step by a plan."""
-        self._follow(plan)
+        self._apply_plan(plan)
         if not self.graphed:
             self._step(batch, draws, plan.mode)
             return
-        self._fill(batch, draws)
+        self._fill_inputs(batch, draws)
         if plan.mode != self._mode:
             self._mode, self._graph, self._warm = plan.mode, None, 0
         if self._graph is None and self._warm == _WARM_UP:
-            self._record(plan.mode)
+            self._record_graph(plan.mode)
         if self._graph is not None:
             self._graph.replay()
             return
         assert self._inputs is not None
-        aside = torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
             self._step(*self._inputs, plan.mode)
-        torch.cuda.current_stream().wait_stream(aside)
+        torch.cuda.current_stream().wait_stream(side)
         self._warm += 1
 
-    def evaluate(self, batch: ClipBatch, draws: Draws, plan: Plan) -> Objective:
-        """The objective of a batch with its graph, for diagnostics; trains nothing."""
-        self._follow(plan)
-        return self._objective(batch, draws, plan.mode)
+    def evaluate(self, batch: ClipBatch, draws: Draws, plan: Plan) -> Losses:
+        """The losses of a batch with their graph, for diagnostics; trains nothing."""
+        self._apply_plan(plan)
+        return self._compute_losses(batch, draws, plan.mode)
 
     def state(self) -> dict[str, Tensor]:
         """All that a step depends on besides the model's weights and the step's number."""
         state = {"sums": self.sums, "count": self.count}
-        state |= _optimizer_state("core", self.optimizer)
+        state |= _flatten_optimizer("core", self.optimizer)
         if self.selector_optimizer is not None:
-            state |= _optimizer_state("selector", self.selector_optimizer)
+            state |= _flatten_optimizer("selector", self.selector_optimizer)
         if self.averages is not None:
             state |= {f"average/{name}": value for name, value in self.averages.items()}
         return state
@@ -114,33 +120,24 @@ class Stepper:
 
     # -- one step ----------------------------------------------------------------------------------
 
-    def _objective(self, batch: ClipBatch, draws: Draws, mode: Mode) -> Objective:
+    def _compute_losses(self, batch: ClipBatch, draws: Draws, mode: Mode) -> Losses:
         assert batch.source_numbers is not None
         video = batch.images()
         if self.settings.flip:
             mirrored = (draws.mirror < 0.5)[:, None, None, None, None]
             video = torch.where(mirrored, video.flip(-1), video)
         with self.fabric.autocast():
-            return objective(
-                self.model,
-                video,
-                batch.source_numbers,
-                draws,
-                self.weights,
-                mode,
-                self.settings,
-                self._parts,
-            )
+            return self.objective.compute(video, batch.source_numbers, draws, self.weights, mode)
 
     def _step(self, batch: ClipBatch, draws: Draws, mode: Mode) -> None:
         trained = [*self.core, *(self.temporal if mode.temporal else [])]
         for parameter in self.model.parameters():
             parameter.grad = None
-        result = self._objective(batch, draws, mode)
-        result.backward(self.model.decoder_parameters(), self.selector)
-        self.add_up()
+        losses = self._compute_losses(batch, draws, mode)
+        losses.backward()
+        self.sum_gradients()
         norm = nn.utils.clip_grad_norm_(trained, self.settings.clip)
-        self._watch(result, norm)
+        self._record_metrics(losses, norm)
         self.optimizer.step()
         if self.selector_optimizer is not None and mode.selector_trains:
             nn.utils.clip_grad_norm_(self.selector, self.settings.selector.clip)
@@ -150,7 +147,7 @@ class Stepper:
             for name, parameter in self.model.named_parameters():
                 self.averages[name].lerp_(parameter.detach(), 1 - self.settings.ema)
 
-    def add_up(self) -> None:
+    def sum_gradients(self) -> None:
         """The sum of gradients over all processes; each holds its share of the whole batch's."""
         if self.fabric.world_size == 1:
             return
@@ -161,13 +158,10 @@ class Stepper:
         for gradient, part in zip(gradients, parts, strict=True):
             gradient.copy_(part.view_as(gradient))
 
-    def _watch(self, result: Objective, norm: Tensor) -> None:
+    def _record_metrics(self, losses: Losses, norm: Tensor) -> None:
         """Sum the metrics; from a step on that is not finite, keep them and stop the optimisers."""
-        zero = torch.zeros_like(result.live)
-        whole = result.live.detach() + (zero if result.gated is None else result.gated.detach())
-        selector = zero if result.selector is None else result.selector.detach()
-        losses = [getattr(result.terms, term).detach() for term in TERMS]
-        values = torch.stack([*(v.float() for v in (*losses, whole, selector)), norm.float()])
+        by_name = {**losses.by_name, "total": losses.total, "gradient_norm": norm}
+        values = torch.stack([by_name[name].detach().float() for name in self.columns])
         if self.fabric.world_size > 1:
             shares = values[:-1].contiguous()
             dist.all_reduce(shares)
@@ -176,11 +170,11 @@ class Stepper:
         self.last.copy_(torch.where(running, values, self.last))
         finite = torch.isfinite(values).all()
         self.stopped.copy_(torch.maximum(self.stopped, (~finite).float()))
-        going = self.stopped == 0
-        self.sums += torch.where(going, values.double(), torch.zeros_like(self.sums))
-        self.count += going
+        finite_so_far = self.stopped == 0
+        self.sums += torch.where(finite_so_far, values.double(), torch.zeros_like(self.sums))
+        self.count += finite_so_far
 
-    def _follow(self, plan: Plan) -> None:
+    def _apply_plan(self, plan: Plan) -> None:
         for index, term in enumerate(TERMS):
             self.weights[index].fill_(plan.weights[term])
         self.model.set_reference_scale(plan.reference_scale)
@@ -194,7 +188,7 @@ class Stepper:
 
     # -- recording ---------------------------------------------------------------------------------
 
-    def _fill(self, batch: ClipBatch, draws: Draws) -> None:
+    def _fill_inputs(self, batch: ClipBatch, draws: Draws) -> None:
         """Copy what a step needs to where a recorded step looks for it."""
         if self._inputs is None or self._inputs[0].video.shape != batch.video.shape:
             self._inputs = (
@@ -202,13 +196,13 @@ class Stepper:
                 Draws(*(value.clone() for value in vars(draws).values())),
             )
             return
-        kept_batch, kept_draws = self._inputs
+        own_batch, own_draws = self._inputs
         for name, value in batch.tensors().items():
-            kept_batch.tensors()[name].copy_(value)
+            own_batch.tensors()[name].copy_(value)
         for name, value in vars(draws).items():
-            getattr(kept_draws, name).copy_(value)
+            getattr(own_draws, name).copy_(value)
 
-    def _record(self, mode: Mode) -> None:
+    def _record_graph(self, mode: Mode) -> None:
         assert self._inputs is not None
         for parameter in self.model.parameters():
             parameter.grad = None
@@ -217,7 +211,7 @@ class Stepper:
             self._step(*self._inputs, mode)
         self._graph = graph
 
-    def _adamw(self, groups: list[dict[str, Any]], decay: float) -> torch.optim.AdamW:
+    def _make_adamw(self, groups: list[dict[str, Any]], decay: float) -> torch.optim.AdamW:
         on_gpu = self.device.type == "cuda"
         rate = torch.zeros((), device=self.device) if on_gpu else 0.0
         for group in groups:
@@ -230,6 +224,19 @@ class Stepper:
         return optimizer
 
 
+def make_objective(model: Model, config: Config, compiled: bool) -> Objective:
+    """The objective that trains this kind of model.
+
+    Compiled, its functions could not talk to other processes.
+    """
+    kind = config.model.kind
+    if kind not in objectives:
+        raise GeocoError(
+            f"model.kind: nothing says how '{kind}' is trained: add it to geoco.training.objectives"
+        )
+    return objectives[kind](model, config.train, compiled)
+
+
 def _set_rate(group: dict[str, Any], rate: float) -> None:
     if isinstance(group["lr"], Tensor):
         group["lr"].fill_(rate)
@@ -237,7 +244,7 @@ def _set_rate(group: dict[str, Any], rate: float) -> None:
         group["lr"] = rate
 
 
-def _optimizer_state(name: str, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def _flatten_optimizer(name: str, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Moments and step counts by number of parameter; none yet before a first step."""
     return {
         f"{name}/{number}/{key}": value

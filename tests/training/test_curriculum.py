@@ -11,7 +11,8 @@ from PIL import Image
 from geoco import config, drawing
 from geoco.config.training import Term
 from geoco.geometry import compute_uniform_scale
-from geoco.training.curriculum import TERMS, Curriculum, Mode, Plan, picture
+from geoco.training.curriculum import TERMS, Curriculum, Mode, Plan
+from geoco.training.curriculum_plot import draw_curriculum
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SHIPPED = sorted(CONFIGS.glob("*.yaml"))
@@ -133,7 +134,7 @@ def test_obj3d_is_single_frames_with_nothing_temporal() -> None:
 def test_the_table_of_contents_of_obj3d() -> None:
     schedule = obj3d()
     assert schedule.steps == 70_000
-    assert schedule.changes() == [0, 15_000, 35_000, 36_200, 40_000, 50_000, 60_000]
+    assert schedule.mode_starts() == [0, 15_000, 35_000, 36_200, 40_000, 50_000, 60_000]
     assert schedule.milestones() == [
         (0, "reconstruction"),
         (2_000, "reference scale moves"),
@@ -219,7 +220,7 @@ def test_rate_and_reference_of_movi_c(step: int, rate: float, scale: float) -> N
 def test_the_modes_of_movi_c() -> None:
     schedule = movi_c()
     assert schedule.steps == 100_000
-    assert schedule.changes() == [0, 15_000, 48_000, 70_000]
+    assert schedule.mode_starts() == [0, 15_000, 48_000, 70_000]
     assert (72_000, "temporal learning rate decays") in schedule.milestones()
     assert not [text for _, text in schedule.milestones() if "selector" in text]
 
@@ -239,7 +240,7 @@ def test_a_tenth_of_the_budget_keeps_the_shape(make: Callable[..., Curriculum]) 
     """A step of the short schedule is ten of the full one, up to where in them it is looked at."""
     full, short = make(), make("train.budget=0.1")
     assert short.steps * 10 == full.steps
-    assert [10 * step for step in short.changes()] == full.changes()
+    assert [10 * step for step in short.mode_starts()] == full.mode_starts()
     for step in range(0, short.steps, 13):
         one, ten = short.plan(step), [full.plan(10 * step), full.plan(10 * step + 9)]
         assert one.mode == ten[0].mode == ten[1].mode
@@ -285,7 +286,7 @@ def test_changes_are_exactly_where_the_mode_differs(
     schedule = make(f"train.budget={budget}")
     modes = [schedule.plan(step).mode for step in range(schedule.steps)]
     expected = [step for step, mode in enumerate(modes) if step == 0 or mode != modes[step - 1]]
-    assert schedule.changes() == expected
+    assert schedule.mode_starts() == expected
     assert len(expected) > 3
 
 
@@ -306,7 +307,7 @@ def test_what_a_phase_switches_on_stays_on() -> None:
     assert schedule.plan(20).weights["pos"] == 0.2  # does not rise again
     assert schedule.plan(20).weights["geo"] == 0.002 / 8
     assert [schedule.plan(step).mode.frames for step in (19, 20, 40)] == [1, 3, 3]
-    assert schedule.changes() == [0, 10, 20]
+    assert schedule.mode_starts() == [0, 10, 20]
 
 
 def test_a_term_can_pause_and_rise_again() -> None:
@@ -318,7 +319,7 @@ def test_a_term_can_pause_and_rise_again() -> None:
     weights = [schedule.plan(step).weights["pos"] for step in (9, 10, 13, 19, 20, 29, 30, 31, 40)]
     assert weights == pytest.approx([0, 0.05, 0.2, 0.2, 0, 0, 0.1, 0.2, 0.2])
     assert schedule.plan(25).weights["ov"] == 0.01
-    assert schedule.changes() == [0, 10, 20, 30]
+    assert schedule.mode_starts() == [0, 10, 20, 30]
     names = [name for _, name in schedule.milestones()]
     assert "pos and ov in full" in names
     assert "pos in full" in names
@@ -333,7 +334,7 @@ def test_sharpness_and_recentering_are_the_papers_until_a_phase_says_otherwise()
     modes = [schedule.plan(step).mode for step in (4, 5, 8, 9)]
     assert [mode.sharpness for mode in modes] == [2, 8, 8, 8]
     assert [mode.recenter for mode in modes] == [0, 0.5, 0.5, 0]
-    assert schedule.changes() == [0, 5, 9, 35_000, 36_200]
+    assert schedule.mode_starts() == [0, 5, 9, 35_000, 36_200]
     paper = obj3d()
     modes = [paper.plan(step).mode for step in range(0, 70_000, 5_000)]
     assert {(mode.sharpness, mode.recenter) for mode in modes} == {(2, 0)}
@@ -356,7 +357,7 @@ def test_a_term_without_weight_is_not_announced() -> None:
 
 def test_nothing_begins_after_the_end() -> None:
     schedule = obj3d("train.steps=36000")
-    assert schedule.changes() == [0, 15_000, 35_000]
+    assert schedule.mode_starts() == [0, 15_000, 35_000]
     assert max(step for step, _ in schedule.milestones()) == 35_000
 
 
@@ -410,7 +411,7 @@ def test_ablations_drop_exactly_their_own(name: str) -> None:
 
 def test_isa_is_reconstruction_alone() -> None:
     schedule = obj3d(name="isa")
-    assert schedule.changes() == [0]
+    assert schedule.mode_starts() == [0]
     assert schedule.plan(69_999).mode.terms == {"rec"}
     settings = config.load(CONFIGS / "isa.yaml").model
     assert settings.decoder.design == "conventional"
@@ -420,7 +421,7 @@ def test_isa_is_reconstruction_alone() -> None:
 
 def test_the_diagnostic_ends_at_40_000() -> None:
     schedule = obj3d(name="diagnostic-40k")
-    assert (schedule.steps, schedule.changes()) == (40_000, [0, 15_000])
+    assert (schedule.steps, schedule.mode_starts()) == (40_000, [0, 15_000])
     assert schedule.plan(0).mode.terms == {"rec"}
     assert schedule.plan(39_999).mode.terms == {"rec", "pos", "ov"}
     assert schedule.plan(25_000).learning_rate == pytest.approx(2e-4)
@@ -468,7 +469,7 @@ def test_the_picture_shows_every_line(
 ) -> None:
     """Weights and learning rates in their colours; four panels, three where no selector is."""
     path = tmp_path / "new" / "curriculum.png"
-    picture(obj3d(f"train.budget={budget}", name=name), path)
+    draw_curriculum(obj3d(f"train.budget={budget}", name=name), path)
     pixels = np.asarray(Image.open(path))
     assert pixels.shape == (height, 1200, 3)
     late = pixels[:, 940:980].reshape(-1, 3)  # columns of the last phase
@@ -479,6 +480,6 @@ def test_the_picture_shows_every_line(
 def test_a_picture_is_replaced_as_a_whole(tmp_path: Path) -> None:
     path = tmp_path / "curriculum.png"
     path.write_text("an older one")
-    picture(obj3d("train.budget=1e-6"), path)  # of a single step
+    draw_curriculum(obj3d("train.budget=1e-6"), path)  # of a single step
     assert np.asarray(Image.open(path)).std() > 1
     assert list(tmp_path.iterdir()) == [path]

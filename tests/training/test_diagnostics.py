@@ -48,7 +48,7 @@ def shown(image: Tensor) -> np.ndarray:
 @torch.no_grad()
 def test_the_picture_shows_what_it_says(model: GeoCo) -> None:
     video, positions = inputs()
-    sheet = diagnostics.picture(model, video, positions, zoom=1)
+    sheet = diagnostics.draw_scenes(model, video, positions, zoom=1)
     binding = model.bind(video, positions)
     scene, slots = model.decode(binding), binding.slots
     owned = compositing.compute_masks(scene.fields.logits)[:, 0].sum((-2, -1))
@@ -85,5 +85,5 @@ def test_psnr_is_the_mean_over_frames(model: GeoCo) -> None:
     video, positions = inputs()
     with torch.no_grad():
         image = model.decode(model.bind(video, positions)).image
-    found = diagnostics.psnr(model, video, positions)
+    found = diagnostics.measure_psnr(model, video, positions)
     assert found == pytest.approx(float(rgb.psnr(image, video).mean()), abs=1e-4)

@@ -20,7 +20,7 @@ from geoco.training import distributed
 rank = int(sys.argv[1])
 dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=2)
 x = torch.tensor([[1.0, 2.0], [3.0, 4.0]]).add(10 * rank).requires_grad_()
-every = distributed.gathered(x)
+every = distributed.gather_rows(x)
 assert every.tolist() == [[1, 2], [3, 4], [11, 12], [13, 14]], every
 # Each process weighs all rows in its own way; a row hears of both.
 weight = torch.arange(8.0).view(4, 2) * (1 + rank)
@@ -28,7 +28,7 @@ weight = torch.arange(8.0).view(4, 2) * (1 + rank)
 expected = 3 * torch.arange(8.0).view(4, 2)[2 * rank : 2 * rank + 2]
 assert torch.equal(x.grad, expected), (x.grad, expected)
 count = torch.tensor(5.0 + rank, requires_grad=True)
-total = distributed.total(count)
+total = distributed.sum_over_ranks(count)
 assert total.item() == 11 and not total.requires_grad
 assert count.item() == 5 + rank
 print("done")
@@ -54,5 +54,5 @@ def test_two_processes(tmp_path: Path) -> None:
 
 def test_alone_nothing_is_sent() -> None:
     value = torch.ones(2, 3, requires_grad=True)
-    assert distributed.gathered(value) is value
-    assert distributed.total(value) is value
+    assert distributed.gather_rows(value) is value
+    assert distributed.sum_over_ranks(value) is value

@@ -18,7 +18,8 @@ from geoco.config import Config, ModelConfig, SlotsConfig, StoreConfig, override
 from geoco.errors import GeocoError
 from geoco.models import checkpoints
 from geoco.training import run_folder
-from geoco.training.run_folder import MetricsLog, Run, curves, environment, read_metrics
+from geoco.training.metrics_log import MetricsLog, draw_curves, read_metrics
+from geoco.training.run_folder import Run, describe_environment
 
 CONFIG = Config(model=ModelConfig(slots=SlotsConfig(count=4)))
 COLUMNS = ("loss", "rec", "learning_rate")
@@ -153,7 +154,7 @@ def test_a_run_knows_where_it_took_over(tmp_path: Path) -> None:
     ],
 )
 def test_places_in_arguments(argument: str, expected: str) -> None:
-    assert run_folder._without_places(argument) == expected
+    assert run_folder._hide_places(argument) == expected
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -167,19 +168,22 @@ def test_commit_of_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     package = tmp_path / "checkout" / "geoco"
     package.mkdir(parents=True)
     monkeypatch.setattr(run_folder, "_SOURCE", package)
-    (package / "runs.py").touch()
-    assert (environment()["commit"], environment()["dirty"]) == (None, None)
+    (package / "__init__.py").touch()
+    assert (describe_environment()["commit"], describe_environment()["dirty"]) == (None, None)
     git(tmp_path / "checkout", "init")
-    assert (environment()["commit"], environment()["dirty"]) == (None, None)  # another's checkout
+    assert (describe_environment()["commit"], describe_environment()["dirty"]) == (
+        None,
+        None,
+    )  # another's checkout
     git(package, "add", ".")
     git(package, "commit", "-m", "first")
     (tmp_path / "checkout" / "notes.txt").touch()  # not the package's
-    assert environment()["commit"] == git(package, "rev-parse", "HEAD")
-    assert environment()["dirty"] is False
+    assert describe_environment()["commit"] == git(package, "rev-parse", "HEAD")
+    assert describe_environment()["dirty"] is False
     (package / "new.py").touch()
-    assert environment()["dirty"] is True
+    assert describe_environment()["dirty"] is True
     monkeypatch.setenv("PATH", "")  # no git at all
-    assert (environment()["commit"], environment()["dirty"]) == (None, None)
+    assert (describe_environment()["commit"], describe_environment()["dirty"]) == (None, None)
 
 
 # -- metrics ---------------------------------------------------------------------------------------
@@ -303,12 +307,12 @@ def test_curves(tmp_path: Path) -> None:
     empty = []
     for text in ("", "step,total,learning_rate\n", "step,total,geo\n0,nan,0.0\n5,inf,-1.0\n"):
         file.write_text(text)
-        curves(file, picture)
+        draw_curves(file, picture, ("total", "geo"))
         empty.append(colours(picture))
     for length in (1, 10, 50):
         rows = (f"{step},{2**-step},{step / 2},{step / 9},7" for step in range(1, length + 1))
         file.write_text("\n".join(["step,total,geo,learning_rate,seconds", *rows, ""]))
-        curves(file, picture)
+        draw_curves(file, picture, ("total", "geo"))
         assert colours(picture) > max(empty) + 20  # three coloured lines
     with Image.open(picture) as image:
         assert image.size == (900, 600)
@@ -323,7 +327,7 @@ def test_a_term_that_pauses_leaves_a_gap(tmp_path: Path) -> None:
         values = [2.0] * 100 + [between] * 100 + [2.0] * 100
         rows = (f"{step},{value}" for step, value in enumerate(values))
         file.write_text("\n".join(["step,geo", *rows, ""]))
-        curves(file, picture)
+        draw_curves(file, picture, ("total", "geo"))
         with Image.open(picture) as image:
             colourful = np.ptp(np.asarray(image.convert("RGB")).astype(int), axis=2) > 100
         row = colourful[:, :700].sum(1).argmax()  # that of the line, left of the legend

@@ -9,24 +9,24 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from geoco import config
-from geoco.config import training
+from geoco.config.training import SelectorTeacherConfig, SelectorTrainingConfig
 from geoco.models import compositing
 from geoco.models.decoders import Fields
 from geoco.models.selector import Domain, Selector, compute_densities, find_domain
 from geoco.training import distributed
 from geoco.training.selector_teacher import (
     Labels,
-    labels,
-    looks_like_background,
+    label_pixels,
     masked_quantile,
+    resembles_background,
     selector_loss,
     smoothstep,
 )
 
 DEPLOYMENT = config.SelectorConfig(least_area=3)
 # Narrow enough on small random scenes for every condition to be met here and missed there.
-TEACHER = training.SelectorTeacherConfig(window=3, most_error=0.6, harmful=-0.2, individual=-0.4)
-TRAINING = training.SelectorTrainingConfig()
+TEACHER = SelectorTeacherConfig(window=3, most_error=0.6, harmful=-0.2, individual=-0.4)
+TRAINING = SelectorTrainingConfig()
 
 
 def scene(seed: int = 0, kind: torch.dtype = torch.float64) -> tuple[Tensor, Fields, Tensor]:
@@ -122,7 +122,7 @@ def by_loops(image: Tensor, fields: Fields, attention: Tensor, domain: Domain) -
 def test_labels_against_loops(seed: int) -> None:
     image, fields, attention = scene(seed)
     domain = find_domain(fields.logits, DEPLOYMENT)
-    found = labels(image, fields, attention, domain, TEACHER)
+    found = label_pixels(image, fields, attention, domain, TEACHER)
     expected = Labels(torch.zeros_like(found.positive), torch.zeros_like(found.protected))
     pixels = by_loops(image, fields, attention, domain)
     for pixel in pixels:
@@ -146,13 +146,13 @@ def test_outside_the_domain_nothing_is_labelled() -> None:
     image, fields, attention = scene()
     domain = find_domain(fields.logits, DEPLOYMENT)
     assert not domain.deployed.all()
-    found = labels(image, fields, attention, domain, TEACHER)
+    found = label_pixels(image, fields, attention, domain, TEACHER)
     assert not found.positive[~domain.deployed].any()
     assert not found.protected[~domain.deployed].any()
     nowhere = Domain(
         domain.background, domain.owner, domain.required, torch.zeros_like(domain.deployed)
     )
-    found = labels(image, fields, attention, nowhere, TEACHER)
+    found = label_pixels(image, fields, attention, nowhere, TEACHER)
     assert not found.positive.any()
     assert not found.protected.any()
 
@@ -160,10 +160,10 @@ def test_outside_the_domain_nothing_is_labelled() -> None:
 def test_a_protected_pixel_is_never_positive() -> None:
     image, fields, attention = scene()
     domain = find_domain(fields.logits, DEPLOYMENT)
-    found = labels(image, fields, attention, domain, TEACHER)
+    found = label_pixels(image, fields, attention, domain, TEACHER)
     assert not (found.positive * found.protected).any()
     everything = TEACHER.model_copy(update={"harmful": 1.0})
-    found = labels(image, fields, attention, domain, everything)
+    found = label_pixels(image, fields, attention, domain, everything)
     assert not found.positive.any()
     assert torch.equal(found.protected, domain.deployed.double())
 
@@ -172,7 +172,7 @@ def test_labels_are_detached() -> None:
     image, fields, attention = scene()
     live = Fields(fields.logits.clone().requires_grad_(), fields.rgb.clone().requires_grad_())
     domain = find_domain(live.logits, DEPLOYMENT)
-    found = labels(image, live, attention.clone().requires_grad_(), domain, TEACHER)
+    found = label_pixels(image, live, attention.clone().requires_grad_(), domain, TEACHER)
     assert not found.positive.requires_grad
     assert not found.protected.requires_grad
 
@@ -199,27 +199,27 @@ def test_masked_quantile(quantile: float) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_looks_like_background_against_loops(seed: int) -> None:
+def test_resembling_background_against_loops(seed: int) -> None:
     torch.manual_seed(seed)
     image, background = torch.rand(3, 12, 12, dtype=torch.float64), torch.rand(12, 12) < 0.4
     error, count = local_errors(image.numpy(), background.numpy())
     enough = count >= TEACHER.fewest_neighbours
     usual = np.quantile(error[enough & background.numpy()], TEACHER.quantile)
     expected = enough & (error / (usual + 1e-8) <= TEACHER.most_error)
-    found = looks_like_background(image, background, TEACHER)
+    found = resembles_background(image, background, TEACHER)
     assert np.array_equal(found.numpy(), expected)
 
 
 def test_without_background_nothing_looks_like_it() -> None:
     image = torch.zeros(3, 9, 9)
-    settings = training.SelectorTeacherConfig()
-    assert not looks_like_background(image, torch.zeros(9, 9, dtype=torch.bool), settings).any()
+    settings = SelectorTeacherConfig()
+    assert not resembles_background(image, torch.zeros(9, 9, dtype=torch.bool), settings).any()
     # Three background pixels are too few neighbours for everyone.
     few = torch.zeros(9, 9, dtype=torch.bool)
     few[0, :3] = True
-    assert not looks_like_background(image, few, settings).any()
+    assert not resembles_background(image, few, settings).any()
     few[0, 3] = True
-    assert looks_like_background(image, few, settings).any()
+    assert resembles_background(image, few, settings).any()
 
 
 def test_a_captured_pixel_of_the_background_is_found() -> None:
@@ -230,7 +230,7 @@ def test_a_captured_pixel_of_the_background_is_found() -> None:
     background = torch.ones(20, 20, dtype=torch.bool)
     background[8:12, 8:12] = False
     background[3:5, 3:5] = False
-    found = looks_like_background(image, background, training.SelectorTeacherConfig())
+    found = resembles_background(image, background, SelectorTeacherConfig())
     assert found[3:5, 3:5].all()
     assert not found[8:12, 8:12].any()
 
@@ -336,9 +336,9 @@ def test_parts_of_a_batch_add_up() -> None:
         counts.append(count)
         return count
 
-    def part(which: slice, total: distributed.Total) -> Tensor:
+    def part(which: slice, sum_counts: distributed.Sum) -> Tensor:
         some = Labels(marked.positive[which], marked.protected[which])
-        return selector_loss(logit[which], some, owner[which], 4, TRAINING, total).objective
+        return selector_loss(logit[which], some, owner[which], 4, TRAINING, sum_counts).objective
 
     for which in parts:
         part(which, noted)
@@ -349,7 +349,7 @@ def test_parts_of_a_batch_add_up() -> None:
 def test_training_the_selector_lowers_its_loss() -> None:
     image, fields, attention = scene(kind=torch.float32)
     domain = find_domain(fields.logits, DEPLOYMENT)
-    marked = labels(image, fields, attention, domain, TEACHER)
+    marked = label_pixels(image, fields, attention, domain, TEACHER)
     selector = Selector(DEPLOYMENT, 6)
     optimizer = torch.optim.AdamW(selector.parameters(), lr=1e-2)
     found = []
@@ -370,10 +370,10 @@ def test_autocast_changes_nothing() -> None:
     image, fields, attention = scene(kind=torch.float32)
     domain = find_domain(fields.logits, DEPLOYMENT)
     logit = torch.randn_like(domain.required)
-    exact = labels(image, fields, attention, domain, TEACHER)
+    exact = label_pixels(image, fields, attention, domain, TEACHER)
     loss = selector_loss(logit, exact, domain.owner, 4, TRAINING)
     with torch.autocast("cpu", torch.bfloat16):
-        found = labels(image, fields, attention, domain, TEACHER)
+        found = label_pixels(image, fields, attention, domain, TEACHER)
         again = selector_loss(logit, found, domain.owner, 4, TRAINING)
     assert torch.equal(found.positive, exact.positive)
     assert torch.equal(found.protected, exact.protected)
@@ -383,9 +383,9 @@ def test_autocast_changes_nothing() -> None:
 def test_leading_dimensions_are_scenes() -> None:
     image, fields, attention = scene()
     domain = find_domain(fields.logits, DEPLOYMENT)
-    together = labels(image, fields, attention, domain, TEACHER)
+    together = label_pixels(image, fields, attention, domain, TEACHER)
     one = Fields(fields.logits[1], fields.rgb[1])
-    alone = labels(image[1], one, attention[1], find_domain(one.logits, DEPLOYMENT), TEACHER)
+    alone = label_pixels(image[1], one, attention[1], find_domain(one.logits, DEPLOYMENT), TEACHER)
     torch.testing.assert_close(alone.positive, together.positive[1])
     torch.testing.assert_close(alone.protected, together.protected[1])
 
@@ -397,7 +397,7 @@ def test_nothing_waits_for_values() -> None:
         image, attention = mode.from_tensor(parts[0]), mode.from_tensor(parts[2])
         fields = Fields(mode.from_tensor(parts[1].logits), mode.from_tensor(parts[1].rgb))
         domain = find_domain(fields.logits, DEPLOYMENT)
-        marked = labels(image, fields, attention, domain, TEACHER)
+        marked = label_pixels(image, fields, attention, domain, TEACHER)
         logit = torch.randn(domain.owner.shape, requires_grad=True)
         selector_loss(logit, marked, domain.owner, 4, TRAINING).objective.backward()
     assert logit.grad.shape == parts[0][:, 0].shape

@@ -21,9 +21,13 @@ from geoco.config import Config
 from geoco.data import ClipBatch
 from geoco.errors import GeocoError
 from geoco.models import checkpoints
-from geoco.training import step as stepping
-from geoco.training.run_folder import Run, read_metrics
-from geoco.training.trainer import Machine, Trainer, start
+from geoco.training import diagnostics
+from geoco.training.curriculum import TERMS
+from geoco.training.geoco_objective import GeoCoObjective
+from geoco.training.launch import Machine, start_training
+from geoco.training.metrics_log import read_metrics
+from geoco.training.run_folder import Run
+from geoco.training.trainer import Trainer
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
@@ -87,6 +91,9 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+COLUMNS = (*TERMS, "total", "selector", "gradient_norm")
+
+
 def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
@@ -101,7 +108,7 @@ def go(
     minutes: float | None = None,
     origin: Path | None = None,
 ) -> None:
-    start(settings, folder, Machine("cpu"), minutes, Console(quiet=True), origin)
+    start_training(settings, folder, Machine("cpu"), minutes, Console(quiet=True), origin)
 
 
 def final(folder: Path) -> dict[str, torch.Tensor]:
@@ -122,17 +129,17 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_golden_curve(whole: Path) -> None:
     """Thirty steps through every phase. A change that is meant to keep numbers must keep these.
 
-    `GEOCO_GOLDEN=1 pytest tests/test_train.py -k golden` writes them anew.
+    `GEOCO_GOLDEN=1 pytest tests/training/test_trainer.py -k golden` writes them anew.
     """
     found = read_metrics(whole / "metrics.csv")
-    kept = {name: found[name] for name in ("step", *stepping.COLUMNS)}
+    kept = {name: found[name] for name in ("step", *COLUMNS)}
     if os.environ.get("GEOCO_GOLDEN"):
         GOLDEN.write_text(json.dumps(kept, indent=1) + "\n")
     golden = json.loads(GOLDEN.read_text())
     assert kept["step"] == golden["step"] == list(range(3, 31, 3))
-    for name in stepping.COLUMNS:
+    for name in COLUMNS:
         assert kept[name] == pytest.approx(golden[name], rel=2e-3, abs=1e-7), name
-    assert all(any(golden[name]) for name in stepping.COLUMNS)  # every term was at work
+    assert all(any(golden[name]) for name in COLUMNS)  # every term was at work
 
 
 def test_a_run_explains_itself(whole: Path) -> None:
@@ -161,8 +168,8 @@ def test_a_recorded_step_reads_what_is_given_now(tmp_path: Path) -> None:
     run = trainer(tmp_path / "run", tiny())
     places = []
     for step in (0, 1):
-        given = run._feed(1)(step), run._draws(step, 1)
-        run.stepper._fill(*given)
+        given = run._open_feed(1)(step), run._sample_draws(step, 1)
+        run.stepper._fill_inputs(*given)
         assert run.stepper._inputs is not None
         for kept, part in zip(run.stepper._inputs, given, strict=True):
             tensors = part.tensors() if isinstance(part, ClipBatch) else vars(part)
@@ -320,7 +327,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the step and the term, and the state before it: not a wasted night."""
-    real: Callable[..., object] = stepping.objective
+    real: Callable[..., object] = GeoCoObjective.compute
     calls = []
 
     def spoiled(*arguments: object, **options: object) -> object:
@@ -328,8 +335,9 @@ def test_a_loss_that_is_not_finite_stops_the_run(
         result = real(*arguments, **options)
         if len(calls) < 6:
             return result
-        terms = replace(result.terms, ov=result.terms.ov * torch.nan)  # type: ignore[attr-defined]
-        return replace(result, terms=terms, live=result.live * torch.nan)  # type: ignore[attr-defined,type-var]
+        by_name = {**result.by_name, "ov": result.by_name["ov"] * torch.nan}  # type: ignore[attr-defined]
+        total, live = result.total * torch.nan, result.live * torch.nan  # type: ignore[attr-defined]
+        return replace(result, by_name=by_name, total=total, live=live)  # type: ignore[type-var]
 
     # Without pictures: those look at the objective as well.
     quiet = ["train.picture_every=1000", "train.checkpoint_every=1000", "train.validate_every=1000"]
@@ -337,10 +345,11 @@ def test_a_loss_that_is_not_finite_stops_the_run(
     for _ in range(5):
         good._advance()
     good.close()
-    monkeypatch.setattr(stepping, "objective", spoiled)
+    monkeypatch.setattr(GeoCoObjective, "compute", spoiled)
     run = trainer(tmp_path / "run", tiny(*quiet, "train.log_every=9"))
-    monkeypatch.setattr("geoco.training.diagnostics.gradient_norms", lambda *_: dict.fromkeys(
-        run.logs.gradients.columns, 0.0))  # type: ignore[union-attr]  # fmt: skip
+    assert run.logs is not None
+    nothing = dict.fromkeys(run.logs.gradients.columns, 0.0)
+    monkeypatch.setattr(diagnostics, "measure_gradient_norms", lambda *_: nothing)
     with pytest.raises(GeocoError, match=r"step 5: ov, total, gradient_norm not finite; .*failed"):
         run.train()
     saved = checkpoints.read_weights(tmp_path / "run" / "failed")
@@ -373,7 +382,7 @@ def test_impossible_machines(tmp_path: Path, machine: Machine, message: str) -> 
     if machine.accelerator == "cuda" and torch.cuda.is_available():
         pytest.skip("there is one")
     with pytest.raises(GeocoError, match=message):
-        start(tiny(), tmp_path / "run", machine, None, Console(quiet=True))
+        start_training(tiny(), tmp_path / "run", machine, None, Console(quiet=True))
     assert not (tmp_path / "run").exists()
 
 

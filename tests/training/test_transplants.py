@@ -134,7 +134,7 @@ def test_choices_obey_the_rules(seed: int, scenes: int, slots: int) -> None:
     )
     source = torch.randint(0, 3, (scenes,), generator=generator)
     order, choice = rand(scenes, slots), rand(scenes)
-    chosen = transplants.choose(
+    chosen = transplants.choose_pairs(
         fit, scale, confidence, source, fit, scale, confidence, source, order, choice, (0.6, 1.67)
     )
     for b in range(scenes):
@@ -169,7 +169,7 @@ def test_donors_are_uniform() -> None:
     scale = torch.ones(2, 2)
     found = []
     for choice in torch.linspace(0, 0.999, 100):
-        chosen = transplants.choose(
+        chosen = transplants.choose_pairs(
             fit, scale, scale, torch.tensor([0, 1]), fit, scale, scale, torch.tensor([0, 1]),
             torch.zeros(2, 2), choice.repeat(2), (0.6, 1.67),
         )  # fmt: skip

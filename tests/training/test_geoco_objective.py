@@ -1,4 +1,4 @@
-"""The objective's way back through the model, against a naive one with two decodes in float64."""
+"""The backward pass of the objective, against a naive one with two decodes in float64."""
 
 from dataclasses import replace
 
@@ -14,7 +14,8 @@ from geoco.models.geoco import GeoCo
 from geoco.models.slots import Slots
 from geoco.training import losses, transplants
 from geoco.training.curriculum import TERMS, Curriculum, Mode
-from geoco.training.objective import Draws, objective
+from geoco.training.geoco_objective import GeoCoLosses, GeoCoObjective
+from geoco.training.objective import Draws
 
 # Filters that a network without training passes, so that every term has a population.
 LOOSE = [
@@ -60,8 +61,18 @@ def model(settings: config.Config) -> GeoCo:
 def inputs(batch: int = 3, time: int = 1) -> tuple[Tensor, Tensor, Draws]:
     generator = torch.Generator().manual_seed(5)
     video = torch.rand(batch, time, 3, 16, 16, dtype=torch.float64, generator=generator)
-    draws = Draws.of(generator, batch, time, 4)
+    draws = Draws.sample(generator, batch, time, 4)
     return video, torch.arange(batch), Draws(*(v.double() for v in vars(draws).values()))
+
+
+def compute(
+    model: GeoCo,
+    settings: config.Config,
+    given: tuple[Tensor, Tensor, Draws],
+    weights: Tensor,
+    mode: Mode,
+) -> GeoCoLosses:
+    return GeoCoObjective(model, settings.train).compute(*given, weights, mode)
 
 
 def mode(*terms: Term, center: str = "coordinate", selector: bool = False) -> Mode:
@@ -120,7 +131,7 @@ def naive(
     )
     away = (slots.position - factual.center.detach())[judged.positioned]
     loss = loss + recenter * losses.huber(away, 0.05).mean()
-    chosen = transplants.choose(
+    chosen = transplants.choose_pairs(
         judged.valid[:, 0], slots.scale[:, 0], judged.confidence[:, 0], source,
         judged.valid[:, 0], slots.scale[:, 0], judged.confidence[:, 0], source,
         draws.order[:, 0], draws.choice[:, 0], train.quality.scale_ratio,
@@ -157,8 +168,8 @@ def test_gradients_are_those_of_two_decodes(
     naive(model, settings, terms, center, sharpness, recenter)
     expected = gradients(model)
     what = replace(mode(*terms, center=center), sharpness=sharpness, recenter=recenter)
-    result = objective(model, *inputs(), weights(*terms), what, settings.train)
-    result.backward(list(model.decoder.parameters()), [])
+    result = compute(model, settings, inputs(), weights(*terms), what)
+    result.backward()
     found = gradients(model)
     for name, gradient in expected.items():
         if gradient.abs().max() > 0:
@@ -180,10 +191,8 @@ def routed(model: GeoCo, settings: config.Config, term: Term) -> dict[str, float
         return binding
 
     model.bind = watched  # type: ignore[method-assign]
-    result = objective(
-        model, video, source, draws, weights(term), mode("rec", term), settings.train
-    )
-    result.backward(list(model.decoder.parameters()), [])
+    result = compute(model, settings, (video, source, draws), weights(term), mode("rec", term))
+    result.backward()
     sizes = {
         name: 0.0 if value.grad is None else float(value.grad.abs().max())
         for name, value in kept.items()
@@ -226,8 +235,8 @@ def test_recentering_moves_positions_and_no_mask(model: GeoCo, settings: config.
     slots = Slots(*(part.detach().requires_grad_() for part in vars(binding.slots).values()))
     model.bind = lambda *_, **__: replace(binding, slots=slots)  # type: ignore[method-assign,assignment]
     pulled = replace(mode("rec"), recenter=0.3, sharpness=5.0)
-    result = objective(model, video, source, draws, weights(), pulled, settings.train)
-    result.backward(list(model.decoder.parameters()), [])
+    result = compute(model, settings, (video, source, draws), weights(), pulled)
+    result.backward()
     logits = result.scene.fields.logits.detach()
     judged = slot_quality.assess_slots(logits, binding, settings.train.quality)
     margin = logits - compositing.compute_background_logit(logits, ~judged.foreground)
@@ -250,10 +259,8 @@ def test_geo_reaches_commands_only_through_the_background(
     binding = model.bind(video, draws.positions)
     slots = Slots(*(part.detach().requires_grad_() for part in vars(binding.slots).values()))
     model.bind = lambda *_, **__: replace(binding, slots=slots)  # type: ignore[method-assign,assignment]
-    result = objective(
-        model, video, source, draws, weights("geo"), mode("rec", "geo"), settings.train
-    )
-    result.backward(list(model.decoder.parameters()), [])
+    result = compute(model, settings, (video, source, draws), weights("geo"), mode("rec", "geo"))
+    result.backward()
     judged = slot_quality.assess_slots(result.scene.fields.logits, binding, settings.train.quality)
     assert slots.position.grad is not None
     assert slots.scale.grad is not None
@@ -265,18 +272,17 @@ def test_geo_reaches_commands_only_through_the_background(
     gradients(model)
 
 
-def test_the_selector_has_a_way_of_its_own(model: GeoCo, settings: config.Config) -> None:
+def test_the_selector_has_a_backward_pass_of_its_own(model: GeoCo, settings: config.Config) -> None:
     """Its loss reaches its parameters alone, and no other loss reaches them."""
     assert model.selector is not None
-    own = list(model.selector.parameters())
-    without = objective(model, *inputs(), weights(*ALL), mode(*ALL), settings.train)
-    without.backward(list(model.decoder.parameters()), own)
+    without = compute(model, settings, inputs(), weights(*ALL), mode(*ALL))
+    without.backward()
     core = gradients(model)
     assert not any(name.startswith("selector") for name in core)
     model.selector.cap.fill_(0)
-    result = objective(model, *inputs(), weights(*ALL), mode(*ALL, selector=True), settings.train)
+    result = compute(model, settings, inputs(), weights(*ALL), mode(*ALL, selector=True))
     assert result.selector is not None
-    result.backward(list(model.decoder.parameters()), own)
+    result.backward()
     found = gradients(model)
     for name, gradient in core.items():
         torch.testing.assert_close(found[name], gradient, rtol=1e-9, atol=1e-12)
@@ -286,18 +292,18 @@ def test_the_selector_has_a_way_of_its_own(model: GeoCo, settings: config.Config
 
 
 def test_inactive_terms_cost_and_say_nothing(model: GeoCo, settings: config.Config) -> None:
-    result = objective(model, *inputs(), weights("rec"), mode("rec"), settings.train)
+    result = compute(model, settings, inputs(), weights("rec"), mode("rec"))
     assert result.gated is None
-    assert result.terms.rec > 0
-    assert all(getattr(result.terms, term) == 0 for term in TERMS[1:])
+    assert result.by_name["rec"] > 0
+    assert all(result.by_name[term] == 0 for term in TERMS[1:])
 
 
 def test_clips_of_several_frames(model: GeoCo, settings: config.Config) -> None:
     """geo looks at frames 0 and 2 of four; a clip of one frame has the same loss as its copy."""
-    result = objective(model, *inputs(3, 4), weights(*ALL), mode(*ALL), settings.train)
+    result = compute(model, settings, inputs(3, 4), weights(*ALL), mode(*ALL))
     assert result.scene.image.shape == (3, 4, 3, 16, 16)
-    assert result.terms.geo > 0
-    result.backward(list(model.decoder.parameters()), [])
+    assert result.by_name["geo"] > 0
+    result.backward()
     assert all(torch.isfinite(value).all() for value in gradients(model).values())
 
 

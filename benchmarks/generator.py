@@ -50,8 +50,8 @@ def main() -> None:
     scenes = extract_scenes(episodes, chosen, np.tile(np.arange(config.frames), arguments.episodes))
     canvas = Canvas(config.height, config.width, config.supersample)
     scenes = scenes.to(device)
-    visible = _rate(scenes, canvas, device)
-    with_masks = _rate(scenes, canvas, device, amodal=True)
+    visible = _measure_rate(scenes, canvas, device)
+    with_masks = _measure_rate(scenes, canvas, device, amodal=True)
     print(f"render      {visible:10.0f} frames/s   frames and visible masks")
     print(f"render      {with_masks:10.0f} frames/s   frames, visible and amodal masks")
     few = scenes[: min(len(scenes), 256)]
@@ -72,14 +72,16 @@ def main() -> None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         print(f"peak memory {peak:10.2f} GiB, PyTorch itself included")
 
-    peer = _png(render_scenes(scenes[:500], canvas).frames.cpu())
+    peer = _measure_png(render_scenes(scenes[:500], canvas).frames.cpu())
     print(f"peer        {peer:10.0f} frames/s   Pillow decoding the same frames from PNG")
     print(f"ratio       {visible / peer:10.2f} render / peer")
     if device.type == "cuda":
         _compare(scenes[:2000], canvas)
 
 
-def _rate(scenes: Scenes, canvas: Canvas, device: torch.device, amodal: bool = False) -> float:
+def _measure_rate(
+    scenes: Scenes, canvas: Canvas, device: torch.device, amodal: bool = False
+) -> float:
     """Median of five passes over the scenes, after one to warm up."""
     seconds = []
     for _ in range(6):
@@ -96,7 +98,7 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
-def _png(frames: torch.Tensor) -> float:
+def _measure_png(frames: torch.Tensor) -> float:
     encoded = []
     for frame in frames.permute(0, 2, 3, 1).numpy():
         file = io.BytesIO()

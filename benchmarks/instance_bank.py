@@ -48,16 +48,16 @@ def main() -> None:
     print(f"{'false per':>11}{'number':>8}{'frames':>9}")
     print(f"{'':12}{'':8}{'':9}{'before':>10}{'before':>9}{'after':>9}", end="")
     print(f"{'frame':>11}{'kept':>8}{'/s':>9}")
-    cases = _measure("solids val", _solids(arguments.episodes), arguments.alone)
+    cases = _measure("solids val", _iterate_solids(arguments.episodes), arguments.alone)
     if arguments.reference:
-        stored = _reference(arguments.reference, arguments.episodes)
+        stored = _iterate_reference(arguments.reference, arguments.episodes)
         cases = _measure("reference", stored, arguments.alone)
     if arguments.sheet:
-        _draw(cases, arguments.sheet)
+        _draw_cases(cases, arguments.sheet)
         print(f"wrote {arguments.sheet}")
 
 
-def _solids(episodes: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _iterate_solids(episodes: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     dataset = SolidsDataset(SolidsConfig(window=WindowConfig(length=100, stride=100)), "val")
     for index in range(min(episodes, len(dataset))):
         clip = dataset[index]
@@ -66,7 +66,7 @@ def _solids(episodes: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield clip.video.permute(0, 2, 3, 1).numpy(), clip.masks.numpy()
 
 
-def _reference(path: Path, episodes: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _iterate_reference(path: Path, episodes: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     with np.load(path) as stored:
         yield from zip(stored["frames"][:episodes], stored["masks"][:episodes], strict=True)
 
@@ -80,7 +80,7 @@ def _measure(name: str, videos: Iterator[tuple[np.ndarray, np.ndarray]], alone: 
         found = np.concatenate([find_instances(piece) for piece in pieces])
         seconds += time.process_time() - start
         scores.append(score_masks(true, found))
-        cases.append(_worst(frames, true, found))
+        cases.append(_find_worst(frames, true, found))
     total = Scores.cat(scores)
     before = (total.iou < 0.5).mean()
     print(
@@ -91,7 +91,7 @@ def _measure(name: str, videos: Iterator[tuple[np.ndarray, np.ndarray]], alone: 
     return sorted(cases, key=lambda case: case.badness)
 
 
-def _worst(frames: np.ndarray, true: np.ndarray, found: np.ndarray) -> Case:
+def _find_worst(frames: np.ndarray, true: np.ndarray, found: np.ndarray) -> Case:
     cases = []
     for frame, truth, instances in zip(frames, true, found, strict=True):
         one = score_masks(truth[None], instances[None])
@@ -100,7 +100,7 @@ def _worst(frames: np.ndarray, true: np.ndarray, found: np.ndarray) -> Case:
     return min(cases, key=lambda case: case.badness)
 
 
-def _draw(cases: list[Case], path: Path) -> None:
+def _draw_cases(cases: list[Case], path: Path) -> None:
     pictures = [
         picture
         for case in cases[: COLUMNS * ROWS]

@@ -38,16 +38,18 @@ def main() -> None:
     theirs = frames.reshape(-1, 64, 64, 3), masks.reshape(-1, 64, 64)
     print(f"{len(theirs[0])} frames each")
     print(f"{'':34}{'reference':>18}{'solids':>18}{'difference':>18}")
-    for name, reference in _statistics(*theirs).items():
-        value = _statistics(*ours)[name]
-        cells = "".join(f"{_shown(cell):>18}" for cell in (reference, value, value - reference))
+    for name, reference in _compute_statistics(*theirs).items():
+        value = _compute_statistics(*ours)[name]
+        cells = "".join(
+            f"{_format_value(cell):>18}" for cell in (reference, value, value - reference)
+        )
         print(f"{name:34}{cells}")
     if arguments.sheet:
-        _sheet(theirs, ours, arguments.sheet)
+        _draw_sheet(theirs, ours, arguments.sheet)
         print(f"wrote {arguments.sheet}")
 
 
-def _statistics(frames: np.ndarray, masks: np.ndarray) -> dict[str, np.ndarray]:
+def _compute_statistics(frames: np.ndarray, masks: np.ndarray) -> dict[str, np.ndarray]:
     areas = np.stack([(masks == k).sum((1, 2)) for k in range(1, 6)], axis=1)
     rows, columns = np.mgrid[:64, :64]
     centers = []
@@ -66,12 +68,12 @@ def _statistics(frames: np.ndarray, masks: np.ndarray) -> dict[str, np.ndarray]:
         "centroid x, y, deviation": place.std(0),
         "floor, mean RGB": frames[masks == 0].mean(0),
     }
-    for name, values in _object_colors(frames, masks).items():
+    for name, values in _measure_object_colors(frames, masks).items():
         table[name] = values
     return table
 
 
-def _object_colors(frames: np.ndarray, masks: np.ndarray) -> dict[str, np.ndarray]:
+def _measure_object_colors(frames: np.ndarray, masks: np.ndarray) -> dict[str, np.ndarray]:
     """Mean RGB by colour and material, away from edges; material is guessed from contrast."""
     palette = np.array(list(COLORS.values()))
     palette = palette / np.linalg.norm(palette, axis=1, keepdims=True)
@@ -95,13 +97,13 @@ def _object_colors(frames: np.ndarray, masks: np.ndarray) -> dict[str, np.ndarra
     return {name: np.mean(colors[name], axis=0) for name in sorted(colors)}
 
 
-def _shown(value: np.ndarray) -> str:
+def _format_value(value: np.ndarray) -> str:
     return " ".join(
         f"{number:.2f}" if value.size == 1 else f"{number:.1f}" for number in value.flat
     )
 
 
-def _sheet(theirs: tuple[np.ndarray, ...], ours: tuple[np.ndarray, ...], out: Path) -> None:
+def _draw_sheet(theirs: tuple[np.ndarray, ...], ours: tuple[np.ndarray, ...], out: Path) -> None:
     """Three rows of the reference above three rows of ours, masks beside the last of each."""
     rows = []
     for frames, masks in (theirs, ours):

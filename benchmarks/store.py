@@ -47,18 +47,18 @@ def main() -> None:
             dataset = StoreDataset(config, "train")
             print(f"T = {length}")
             for name, make in PEERS.items():
-                rate = measure(make(dataset, length), length, arguments.seconds)
-                verdict = f", target {TARGET:,}" if make is gathered else ""
+                rate = measure_rate(make(dataset, length), length, arguments.seconds)
+                verdict = f", target {TARGET:,}" if make is gather_batches else ""
                 print(f"  {name:42} {rate:12,.0f} frames/s{verdict}")
 
 
-def gathered(dataset: StoreDataset, length: int) -> Iterator[object]:
+def gather_batches(dataset: StoreDataset, length: int) -> Iterator[object]:
     generator = np.random.default_rng(0)
     while True:
         yield dataset.batch(generator.integers(len(dataset), size=BATCH).tolist())
 
 
-def loaded(dataset: StoreDataset, length: int) -> Iterator[object]:
+def load_batches(dataset: StoreDataset, length: int) -> Iterator[object]:
     loader = DataLoader(
         dataset, BATCH, shuffle=True, num_workers=2, collate_fn=ClipBatch.collate, drop_last=True
     )
@@ -66,7 +66,7 @@ def loaded(dataset: StoreDataset, length: int) -> Iterator[object]:
         yield from loader
 
 
-def copied(dataset: StoreDataset, length: int) -> Iterator[object]:
+def copy_batches(dataset: StoreDataset, length: int) -> Iterator[object]:
     shape = (-1, 3, dataset.index.height, dataset.index.width)
     mapped = np.memmap(dataset.path / FRAMES, dtype=np.uint8, mode="r")
     frames = np.asarray(mapped).reshape(shape)  # slicing a np.memmap itself costs extra
@@ -80,13 +80,13 @@ def copied(dataset: StoreDataset, length: int) -> Iterator[object]:
 
 
 PEERS: dict[str, Callable[[StoreDataset, int], Iterator[object]]] = {
-    "StoreDataset.batch": gathered,
-    "torch DataLoader, __getitem__, 2 workers": loaded,
-    "numpy memory map, bare copy (floor)": copied,
+    "StoreDataset.batch": gather_batches,
+    "torch DataLoader, __getitem__, 2 workers": load_batches,
+    "numpy memory map, bare copy (floor)": copy_batches,
 }
 
 
-def measure(batches: Iterator[object], length: int, seconds: float) -> float:
+def measure_rate(batches: Iterator[object], length: int, seconds: float) -> float:
     """Frames per second, after a few batches that warm caches and start workers."""
     for _ in islice(batches, 10):
         pass

@@ -29,10 +29,10 @@ class Order:
         rows = np.empty(self.batch, dtype=np.int64)
         for epoch in np.unique(places // self.count):
             here = places // self.count == epoch
-            rows[here] = self._permutation(int(epoch))[places[here] % self.count]
+            rows[here] = self._permute(int(epoch))[places[here] % self.count]
         return rows
 
-    def _permutation(self, epoch: int) -> Int64[np.ndarray, " count"]:
+    def _permute(self, epoch: int) -> Int64[np.ndarray, " count"]:
         if self._epoch[0] != epoch:
             self._epoch = (epoch, np.random.default_rng((self.seed, epoch)).permutation(self.count))
         return self._epoch[1]
@@ -52,7 +52,7 @@ class ResidentFeed:
             (dataset.frame_count, 3, *dataset.frame_size), dtype=torch.uint8, device=device
         )
         done = 0
-        for piece in dataset.all_frames(device):
+        for piece in dataset.iterate_frames(device):
             self.frames[done : done + len(piece)] = piece
             done += len(piece)
             progress(done, dataset.frame_count)

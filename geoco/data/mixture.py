@@ -78,12 +78,12 @@ class MixedDataset:
         numbers = [part.dataset.source_numbers for part in self.ingredients]
         return self._concatenate(numbers, [int(own.max()) + 1 for own in numbers])
 
-    def all_frames(
+    def iterate_frames(
         self, device: torch.device
     ) -> Iterator[UInt8[Tensor, "_frame 3 _height _width"]]:
         """Every frame, some at a time; a clip that comes often has its frames here once."""
         for part in self.ingredients:
-            yield from part.dataset.all_frames(device)
+            yield from part.dataset.iterate_frames(device)
 
     def batch_frames(self, indices: Sequence[int]) -> ClipBatch:
         """Several clips at once, their frames alone."""

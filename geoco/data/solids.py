@@ -101,7 +101,7 @@ class SolidsDataset(Dataset[Clip]):
         """The number of the video that each clip is cut from."""
         return np.repeat(np.arange(self.episodes), len(self.starts))
 
-    def all_frames(
+    def iterate_frames(
         self, device: torch.device
     ) -> Iterator[UInt8[Tensor, "_frame 3 _height _width"]]:
         """Every frame of the split in order, some at a time."""

@@ -138,7 +138,7 @@ class StoreDataset(Dataset[Clip]):
         numbers = np.unique(self.sources, return_inverse=True)[1]
         return numbers.astype(np.int64)
 
-    def all_frames(
+    def iterate_frames(
         self, device: torch.device
     ) -> Iterator[UInt8[Tensor, "_frame 3 _height _width"]]:
         """Every frame of the split in order, some at a time."""

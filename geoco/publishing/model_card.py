@@ -56,7 +56,7 @@ class History:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredResults:
     """Results of `geoco eval`: of which split, of whom, its tables, and figures by name."""
 
     split: Split
@@ -76,7 +76,7 @@ class Card:
     scales: tuple[float, float]
     psnr: tuple[float, int]  # the mean over how many first windows, in dB
     history: History = field(default_factory=History)
-    results: Measured | None = None
+    results: MeasuredResults | None = None
     note: str = ""
     selector: str | None = None  # how it came about, if not with the rest
 

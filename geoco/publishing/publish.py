@@ -28,7 +28,7 @@ from geoco.files import PARTIAL, REPLACED, recover_folder, write_folder, write_t
 from geoco.models import checkpoints, pretrained
 from geoco.models.build import build
 from geoco.publishing import model_card, reference_windows
-from geoco.publishing.model_card import Card, Measured
+from geoco.publishing.model_card import Card, MeasuredResults
 from geoco.publishing.reference_windows import FirstWindows
 from geoco.reporting.results import read_results
 from geoco.training import selector_fit
@@ -252,7 +252,7 @@ def _find_folder(results: Path) -> Path:
     return inner if inner.is_dir() else results
 
 
-def _read_measured(results: Path, model: SlotModel, config: Config) -> Measured:
+def _read_measured(results: Path, model: SlotModel, config: Config) -> MeasuredResults:
     """Results, which must be of this model on a split of its own data."""
     if not results.exists():
         raise GeocoError(f"{results}: there is no such file or folder: give what geoco eval wrote")
@@ -271,7 +271,7 @@ def _read_measured(results: Path, model: SlotModel, config: Config) -> Measured:
         expected = describe(model, dataset, str(about.get("model")), about.get("windows"))
         unlike = [key for key, value in expected.items() if about.get(key) != value]
         if not unlike:
-            return Measured(split, about, tables, _list_figures(folder))
+            return MeasuredResults(split, about, tables, _list_figures(folder))
         different = different or unlike
     raise GeocoError(
         f"{results}: results of another model, on other data or by another protocol "

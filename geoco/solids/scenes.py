@@ -40,11 +40,11 @@ class Scenes:
 
     @staticmethod
     def cat(parts: "list[Scenes]") -> "Scenes":
-        def joined(name: str) -> Any:
+        def concatenate(name: str) -> Any:
             values = [getattr(part, name) for part in parts]
             return None if values[0] is None else torch.cat(values)
 
-        return Scenes(**{field.name: joined(field.name) for field in fields(Scenes)})
+        return Scenes(**{field.name: concatenate(field.name) for field in fields(Scenes)})
 
     def to(self, device: torch.device | str) -> "Scenes":
         return self._map_tensors(lambda value: value.to(device))
@@ -85,18 +85,18 @@ def extract_scenes(
     offset = position - camera[:, None, :2]
     depth = offset[..., 0] * offset[..., 0] + offset[..., 1] * offset[..., 1] - radius * radius
 
-    def single(array: np.ndarray) -> Tensor:
+    def to_float32(array: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
 
     return Scenes(
         present=torch.from_numpy(episodes.present[episode]),
         shape=torch.from_numpy(episodes.shape[episode]),
         metal=torch.from_numpy(episodes.material[episode] == 1),
-        color=single(episodes.color[episode]),
-        radius=single(radius),
-        position=single(position),
-        heading=single(episodes.heading[episode, frame]),
-        camera=single(camera),
-        depth=single(depth),
+        color=to_float32(episodes.color[episode]),
+        radius=to_float32(radius),
+        position=to_float32(position),
+        heading=to_float32(episodes.heading[episode, frame]),
+        camera=to_float32(camera),
+        depth=to_float32(depth),
         texture=torch.from_numpy(episodes.texture[episode]) if textured else None,
     )

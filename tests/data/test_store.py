@@ -214,40 +214,48 @@ def assert_kept(path: Path, videos: int) -> None:
         assert len(writer) >= videos
 
 
-@pytest.mark.parametrize("again", [0, 3, 6, 9])
-def test_killed_at_every_operation_and_resumed(tmp_path: Path, again: int) -> None:
-    """Also if the resumption is killed, a few operations after its start."""
-    reference, appended = tmp_path / "reference", list[int]()
+def check_every_operation(
+    folder: Path, interrupt: Callable[[int, Callable[[], object]], bool]
+) -> None:
+    """Interrupt an import at one operation after the other; resumed, it is as if uninterrupted.
+
+    `interrupt` takes the operation's number and the work, and says if the work came to its end.
+    """
+    reference, appended = folder / "reference", list[int]()
     continue_store(reference)
     for number in itertools.count():
-        path = tmp_path / str(number)
+        path = folder / str(number)
         work = partial(continue_store, path, partial(appended.append, number))
-        finished = survives(number, work)
-        survives(again, work)
+        finished = interrupt(number, work)
         assert_kept(path, appended.count(number))
         continue_store(path)
         assert_identical(path, reference)
         if finished:
             break
     assert number > 10 * VIDEOS
+
+
+@pytest.mark.parametrize("again", [0, 3, 6, 9])
+def test_killed_at_every_operation_and_resumed(tmp_path: Path, again: int) -> None:
+    """Also if the resumption is killed, a few operations after its start."""
+
+    def kill_twice(number: int, work: Callable[[], object]) -> bool:
+        finished = survives(number, work)
+        survives(again, work)
+        return finished
+
+    check_every_operation(tmp_path, kill_twice)
 
 
 @pytest.mark.parametrize("lasting", [False, True])
 def test_full_disk_at_every_operation(tmp_path: Path, lasting: bool) -> None:
-    reference, appended = tmp_path / "reference", list[int]()
-    continue_store(reference)
-    for number in itertools.count():
-        path = tmp_path / str(number)
-        work = partial(continue_store, path, partial(appended.append, number))
+    def fill(number: int, work: Callable[[], object]) -> bool:
         finished, message = fill_disk(number, work, lasting)
         assert finished == (not message)
         assert finished or re.search(r"cannot write here: No space left .* where it", message)
-        assert_kept(path, appended.count(number))
-        continue_store(path)
-        assert_identical(path, reference)
-        if finished:
-            break
-    assert number > 10 * VIDEOS
+        return finished
+
+    check_every_operation(tmp_path, fill)
 
 
 @settings(

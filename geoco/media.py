@@ -1,8 +1,8 @@
-"""Pictures and videos in and out; the only place that decodes and writes their files.
+"""Pictures and videos in and out; the only place that decodes their files.
 
 In: `read_picture` and `read_video` take whatever a user brings, `read_image` and `decode_video` a
-file; `decode_image` and `extract_pixels` are the decoding itself, for callers with limits and
-sentences of their own. `fit_frames` brings frames to a model's size: the largest centred square,
+file; `decode_image` and `decode_video_bytes` serve callers with limits of their own, as the web
+uploads. `fit_frames` brings frames to a model's size: the largest centred square,
 resized and antialiased; nothing is stretched. Out: `save_frames` and `encode_png`.
 """
 
@@ -29,6 +29,8 @@ IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 VIDEOS = (".mp4", ".webm", ".gif", ".mov", ".mkv", ".avi")
 Picture = UInt8[np.ndarray, "height width 3"]
 Pictures = UInt8[np.ndarray, "time height width 3"]
+# What decoders raise at damaged files.
+DAMAGE = (OSError, SyntaxError, ValueError, LookupError, TypeError, EOFError, struct.error)
 MOST_FRAMES = 200  # of a film: all its slots stay in memory, some 6 MB a frame at 64 x 64
 
 
@@ -144,7 +146,7 @@ def decode_image(
 
 def decode_video(path: Path, frame_rate: float | None = None) -> Iterator[tuple[str, Picture]]:
     """The frames of a video file with their names; with a frame rate, those nearest its times."""
-    av = import_av(f"{path}: reading video files")
+    av = _import_av(f"{path}: reading video files")
     _check_whole(path)
     try:
         with av.open(str(path.absolute())) as container:
@@ -157,7 +159,7 @@ def decode_video(path: Path, frame_rate: float | None = None) -> Iterator[tuple[
             for number, frame in enumerate(
                 every if frame_rate is None else _choose_nearest(timed, frame_rate)
             ):
-                yield f"frame {number}", extract_pixels(frame)
+                yield f"frame {number}", _extract_pixels(frame)
             if number < 0:
                 raise GeocoError(f"{path}: this video has no frames")
     except av.FFmpegError as error:
@@ -166,7 +168,38 @@ def decode_video(path: Path, frame_rate: float | None = None) -> Iterator[tuple[
         ) from None
 
 
-def extract_pixels(frame: Any) -> Picture:
+def decode_video_bytes(
+    data: bytes,
+    container_format: str,
+    check: Callable[[int, int, int], None],
+    fit: Callable[[Picture], Picture],
+) -> tuple[list[Picture], float]:
+    """The frames of a video in memory, fitted one by one so that they stay small, and their rate.
+
+    `check` gets width, height and number of frames: the header's before anything is decoded, then,
+    since headers may lie, those of each frame before it becomes pixels.
+    """
+    frames = []
+    av = _import_av("reading videos")
+    try:
+        with av.open(io.BytesIO(data), format=container_format) as container:
+            if not container.streams.video:
+                raise GeocoError("there is no video in this file")
+            stream = container.streams.video[0]
+            if stream.codec_context is None:
+                raise GeocoError("this video is of a kind that cannot be decoded")
+            check(stream.width, stream.height, stream.frames)
+            for number, frame in enumerate(container.decode(video=0), 1):
+                check(frame.width, frame.height, number)
+                frames.append(fit(_extract_pixels(frame)))
+            return frames, float(stream.average_rate or 12)
+    except GeocoError:
+        raise
+    except (av.FFmpegError, *DAMAGE):
+        raise GeocoError("this video is damaged or cut off: it cannot be read") from None
+
+
+def _extract_pixels(frame: Any) -> Picture:
     """A decoded video frame as upright RGB."""
     # Phones film sideways and say so; older PyAV does not pass it on. Both count the angle
     # counterclockwise.
@@ -174,7 +207,7 @@ def extract_pixels(frame: Any) -> Picture:
     return np.rot90(frame.to_ndarray(format="rgb24"), quarters)
 
 
-def import_av(purpose: str) -> Any:
+def _import_av(purpose: str) -> Any:
     """PyAV, an optional dependency."""
     try:
         import av
@@ -328,7 +361,7 @@ def _save_folder(path: Path, frames: Sequence[Picture]) -> None:
 
 
 def _encode_mp4(frames: Sequence[Picture], frames_per_second: float) -> bytes:
-    av = import_av("writing .mp4")
+    av = _import_av("writing .mp4")
     height, width = (side + side % 2 for side in frames[0].shape[:2])  # H.264 wants even sides
     buffer = io.BytesIO()
     with av.open(buffer, "w", format="mp4") as container:

@@ -5,12 +5,9 @@ files or addresses. Frames are fitted to the model as they come, so that long vi
 """
 
 import base64
-import io
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from fastapi import HTTPException
@@ -26,16 +23,6 @@ from geoco.web.settings import Settings
 
 IMAGES = {b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG", b"BM": "BMP"}
 EXPECTED = "expected a picture (PNG, JPEG, WebP, BMP) or a video (MP4, MOV, WebM, MKV, AVI, GIF)"
-BROKEN = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    IndexError,
-    KeyError,
-    TypeError,
-    EOFError,
-    struct.error,
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +101,7 @@ def _read_picture(data: bytes, kind: str, settings: Settings) -> media.Picture:
         raise HTTPException(413, _describe_too_large(settings)) from None
     except GeocoError:
         raise
-    except BROKEN:
+    except media.DAMAGE:
         raise GeocoError(f"this {kind} file is damaged or cut off: it cannot be read") from None
 
 
@@ -133,23 +120,16 @@ def _recognize_video(data: bytes) -> str | None:
 
 
 def _read_video(data: bytes, kind: str, size: int, settings: Settings) -> Upload:
-    av = media.import_av("reading videos")
-    try:
-        with av.open(io.BytesIO(data), format=kind) as container:
-            if not container.streams.video:
-                raise GeocoError("there is no video in this file")
-            stream = container.streams.video[0]
-            if stream.codec_context is None:
-                raise GeocoError("this video is of a kind that cannot be decoded")
-            _check_pixels(stream.width, stream.height, settings)
-            _check_frames(stream.frames, settings)
-            rate = float(stream.average_rate or 12)
-            sizes: set[tuple[int, int]] = set()
-            frames = list(_decode_frames(container, size, settings, sizes))
-    except (av.FFmpegError, *BROKEN) as error:
-        if isinstance(error, GeocoError):
-            raise
-        raise GeocoError("this video is damaged or cut off: it cannot be read") from None
+    sizes: set[tuple[int, int]] = set()
+
+    def fit(pixels: media.Picture) -> UInt8[np.ndarray, "_height _width 3"]:
+        sizes.add((pixels.shape[1], pixels.shape[0]))
+        if len(sizes) > 1:
+            raise GeocoError("all frames of a video must have one size")
+        return media.fit_frames(np.ascontiguousarray(pixels)[None], size)[0]
+
+    check = partial(_check_video, settings=settings)
+    frames, rate = media.decode_video_bytes(data, kind, check, fit)
     if not frames:
         raise GeocoError("this video has no frames")
     kept = np.linspace(0, len(frames) - 1, min(len(frames), settings.film_frames)).round()
@@ -159,20 +139,6 @@ def _read_video(data: bytes, kind: str, size: int, settings: Settings) -> Upload
         notes = (f"{len(kept)} of {len(frames)} frames are used, evenly spaced", *notes)
     rate = min(60.0, max(1.0, rate * len(kept) / len(frames)))
     return Upload(chosen, rate, notes)
-
-
-def _decode_frames(
-    container: Any, size: int, settings: Settings, sizes: set[tuple[int, int]]
-) -> Iterator[media.Picture]:
-    """Frames fitted one by one. Headers may lie: all are counted and measured again."""
-    for number, frame in enumerate(container.decode(video=0), 1):
-        _check_pixels(frame.width, frame.height, settings)
-        _check_frames(number, settings)
-        pixels = media.extract_pixels(frame)
-        sizes.add((pixels.shape[1], pixels.shape[0]))
-        if len(sizes) > 1:
-            raise GeocoError("all frames of a video must have one size")
-        yield media.fit_frames(np.ascontiguousarray(pixels)[None], size)[0]
 
 
 # -- limits ----------------------------------------------------------------------------------------
@@ -187,8 +153,9 @@ def _describe_too_large(settings: Settings, size: str = "") -> str:
     return f"a picture{size} is too large: at most {settings.pixels:,} pixels are read"
 
 
-def _check_frames(count: int, settings: Settings) -> None:
-    if count > settings.video_frames:
+def _check_video(width: int, height: int, frames: int, settings: Settings) -> None:
+    _check_pixels(width, height, settings)
+    if frames > settings.video_frames:
         raise HTTPException(
             413,
             f"the video is too long: at most {settings.video_frames} frames are read, cut it first",

@@ -154,7 +154,7 @@ def _list_parts(
     iterations = settings.model.slots.first_iterations
 
     def attend(m: GeoCo) -> list[Tensor]:
-        result = m.attention(seen, m.attention.first(draws.positions), iterations)
+        result = m.attention(seen, m.attention.start_slots(draws.positions), iterations)
         return [*vars(result.slots).values(), result.attention]
 
     def decode(m: GeoCo) -> list[Tensor]:

@@ -42,8 +42,8 @@ def make(name: str, dtype: torch.dtype, device: str) -> list[Tensor]:
     parts += [normal(outputs), step]
     kinds = [dtype, dtype, dtype, torch.float64 if dtype == torch.float64 else torch.float32]
     # Rounded to the type under test first, so that all sides see the same numbers.
-    made = [part.to(kind) for part, kind in zip(parts, kinds, strict=True)]
-    return [part.to(device).requires_grad_() for part in made]
+    parts_of_kinds = [part.to(kind) for part, kind in zip(parts, kinds, strict=True)]
+    return [part.to(device).requires_grad_() for part in parts_of_kinds]
 
 
 def results(inputs: list[Tensor], backend: str) -> dict[str, Tensor]:
@@ -60,6 +60,6 @@ def exact(inputs: list[Tensor]) -> dict[str, Tensor]:
     return results([part.detach().double().requires_grad_() for part in inputs], "reference")
 
 
-def relative(found: Tensor, truth: Tensor) -> float:
+def relative(actual: Tensor, truth: Tensor) -> float:
     scale = truth.norm().clamp(min=1e-30)
-    return float((found.double() - truth).norm() / scale)
+    return float((actual.double() - truth).norm() / scale)

@@ -31,7 +31,7 @@ from geoco.evaluation.interfaces import Encoded, ExtendedModel, SlotModel
 from geoco.evaluation.windows import Factual, Progress, window_major
 from geoco.models import compositing, receptive_field, slot_quality
 from geoco.models.decoders import Fields
-from geoco.models.slots import Binding, Slots
+from geoco.models.slots import Binding
 
 ROUNDING = 1e-14  # of probabilities in float64, in units of the largest logit
 
@@ -186,11 +186,10 @@ class _Scenes:
     def of(cls, model: ExtendedModel, encoded: Encoded, index: int, tile: int) -> "_Scenes":
         slots, own = encoded.slots, encoded.slots[:, index]
         assert encoded.attention is not None
-        every = Slots(
-            slots.appearance.flatten(0, 1), slots.position.flatten(0, 1), slots.scale.flatten()
-        )
         count = slots.scale.shape
-        drawn = draw_extended(model, every, tile).map(lambda part: part.unflatten(0, count))
+        drawn = draw_extended(model, slots.flatten(), tile).map(
+            lambda part: part.unflatten(0, count)
+        )
         final = model.final_logits(drawn, encoded.attention).double()
         others = torch.cat((final[:, :index], final[:, index + 1 :]), 1)
         before = torch.stack(

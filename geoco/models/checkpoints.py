@@ -89,7 +89,7 @@ def save(
 
     Once this returns the checkpoint survives a power cut.
     """
-    path = _path(folder, step)
+    path = _name_folder(folder, step)
 
     def write(partial: Path) -> None:
         checksum = write_weights(partial / WEIGHTS, step, config, weights, extra)
@@ -136,7 +136,7 @@ def sweep(folder: Path) -> None:
 def prune(folder: Path, keep: int) -> None:
     """Delete all checkpoints but the last `keep` and the best."""
     sweep(folder)
-    finished = _finished(folder)
+    finished = _list_finished(folder)
     chosen = find_best(folder)
     for step in list(finished)[: max(len(finished) - keep, 0)]:
         if chosen is None or step != chosen.step:
@@ -145,8 +145,10 @@ def prune(folder: Path, keep: int) -> None:
 
 def mark_best(folder: Path, step: int, value: float) -> None:
     """Note that the checkpoint of `step` is the best so far, which protects it from `prune`."""
-    if step not in _finished(folder):
-        raise GeocoError(f"{_path(folder, step)}: only a saved checkpoint can be the best one")
+    if step not in _list_finished(folder):
+        raise GeocoError(
+            f"{_name_folder(folder, step)}: only a saved checkpoint can be the best one"
+        )
     text = json.dumps({"step": step, "value": value}, allow_nan=False)
     write_whole(folder / BEST, text.encode() + b"\n")
 
@@ -164,17 +166,17 @@ def find_best(folder: Path) -> BestCheckpoint | None:
             f'{file}: damaged, expected {{"step": ..., "value": ...}}: delete it, and the next '
             "validation names the best checkpoint again"
         ) from None
-    return BestCheckpoint(_finished(folder).get(step, _path(folder, step)), step, value)
+    return BestCheckpoint(_list_finished(folder).get(step, _name_folder(folder, step)), step, value)
 
 
 def find_latest(folder: Path) -> Path | None:
     """The last finished checkpoint of a folder of checkpoints."""
-    return next(reversed(_finished(folder).values()), None)
+    return next(reversed(_list_finished(folder).values()), None)
 
 
 def read_weights(path: Path) -> ModelWeights:
     """Weights from a run (its latest checkpoint, not its best), a checkpoint or a weights file."""
-    file = _weights_file(path)
+    file = _find_weights_file(path)
     header, tensors = _read(file, "weights")
     config = configuration.loads(header["config"], str(file))
     return ModelWeights(file, config, header["step"], tensors, header["extra"])
@@ -185,7 +187,7 @@ def read_state(path: Path) -> TrainingState:
 
     To resume, take both from one checkpoint: `find_latest` of a run may change in between.
     """
-    weights = _weights_file(path)
+    weights = _find_weights_file(path)
     file = weights.with_name(STATE)
     if not file.is_file():
         raise GeocoError(
@@ -193,7 +195,7 @@ def read_state(path: Path) -> TrainingState:
             "from a checkpoint that has both"
         )
     header, tensors = _read(file, "state")
-    if header["weights"] != _header(weights, "weights").get("checksum"):
+    if header["weights"] != _read_header(weights, "weights").get("checksum"):
         raise GeocoError(
             f"{file}: it does not belong to the {WEIGHTS} beside it: put back the one that was "
             "saved with it, or resume from another checkpoint"
@@ -223,7 +225,7 @@ def load_into(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> No
 
 def find_run(path: Path) -> Path | None:
     """The run whose weights a path means: they lie in RUN/checkpoints/STEP or in RUN/refitted."""
-    weights = _weights_file(path).absolute()
+    weights = _find_weights_file(path).absolute()
     if weights.parent.name == REFITTED:
         return weights.parents[1]
     return weights.parents[2] if weights.parts[-3:-2] == (FOLDER,) else None
@@ -232,22 +234,22 @@ def find_run(path: Path) -> Path | None:
 # -- folders ---------------------------------------------------------------------------------------
 
 
-def _path(folder: Path, step: int) -> Path:
+def _name_folder(folder: Path, step: int) -> Path:
     return folder / f"step-{step:08d}"
 
 
-def _finished(folder: Path) -> dict[int, Path]:
+def _list_finished(folder: Path) -> dict[int, Path]:
     """Checkpoints by step, in order."""
-    found = {}
+    checkpoints = {}
     # In reverse, so that a replaced checkpoint comes before, and gives way to, its successor.
     for path in sorted(folder.glob("step-*"), reverse=True):
         match = _NAME.fullmatch(path.name)
         if match and (path / WEIGHTS).is_file() and (path / STATE).is_file():
-            found[int(match[1])] = path
-    return dict(sorted(found.items()))
+            checkpoints[int(match[1])] = path
+    return dict(sorted(checkpoints.items()))
 
 
-def _weights_file(path: Path) -> Path:
+def _find_weights_file(path: Path) -> Path:
     """The weights that a path means; see `read_weights`."""
     if not path.exists():
         raise GeocoError(
@@ -276,7 +278,7 @@ def _write(path: Path, tensors: Mapping[str, Tensor], header: dict[str, Any]) ->
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in tensors.items()
     }
-    checksum = _checksum(dense, header)
+    checksum = _compute_checksum(dense, header)
     # One key and not several, because safetensors writes several in random order.
     text = json.dumps({**header, "checksum": checksum}, sort_keys=True)
     write_through(path, safetensors.torch.save(dense, {_KEY: text}))
@@ -285,15 +287,15 @@ def _write(path: Path, tensors: Mapping[str, Tensor], header: dict[str, Any]) ->
 
 def _read(path: Path, kind: Kind) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The header and the tensors of a file, whose checksum must be right."""
-    header = _header(path, kind)
+    header = _read_header(path, kind)
     # Clones, since these are views of the file, which may be gone before they are.
     tensors = {name: value.clone() for name, value in safetensors.torch.load_file(path).items()}
-    if header.pop("checksum", None) != _checksum(tensors, header):
+    if header.pop("checksum", None) != _compute_checksum(tensors, header):
         raise GeocoError(f"{path}: damaged, its checksum is wrong: use another checkpoint")
     return header, tensors
 
 
-def _header(path: Path, kind: Kind) -> dict[str, Any]:
+def _read_header(path: Path, kind: Kind) -> dict[str, Any]:
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -323,7 +325,7 @@ def _header(path: Path, kind: Kind) -> dict[str, Any]:
     return header
 
 
-def _checksum(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
+def _compute_checksum(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
     digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     for name in sorted(tensors):
         tensor = tensors[name]

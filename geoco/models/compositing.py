@@ -1,4 +1,4 @@
-"""From slots' pictures to one picture, and the supports of slots in it.
+"""From one picture per slot to one of all slots, and the supports of slots in it.
 
 Three kinds of support never mix: training support (differentiable, one foreground at a time),
 measurement support (masks, by the largest alpha), reference support (masks from outside). So with
@@ -25,7 +25,7 @@ def composite(
     rgb: Float[Tensor, "*batch slot 3 height width"],
     alpha: Float[Tensor, "*batch slot height width"],
 ) -> Float[Tensor, "*batch 3 height width"]:
-    """The picture in which every slot shows its colours as far as it owns a pixel."""
+    """The sum of slots' colours, weighted by alpha."""
     return (rgb * alpha.unsqueeze(-3)).sum(-4)
 
 
@@ -45,7 +45,7 @@ def training_support(
     """Training support: each slot's contest with the background set alone, sharpened: Eq. (onefg).
 
     The set is an identity, not a path for gradients; the logits of its members stay live. Where it
-    is empty nobody contests a pixel, and the support is one everywhere.
+    is empty no pixel is contested, and the support is one everywhere.
     """
     return torch.sigmoid(SHARPNESS * compute_foreground_margin(logits, background))
 

@@ -68,7 +68,7 @@ class GeoCo(Model):
             )
         batch, time = video.shape[:2]
         tokens = self.encoder(video.flatten(0, 1)).unflatten(0, (batch, time))
-        start = self.attention.first(positions)
+        start = self.attention.start_slots(positions)
         iterations = self.settings.slots.first_iterations
         bindings: list[Binding] = []
         for frame in tokens.unbind(1):

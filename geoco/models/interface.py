@@ -54,7 +54,7 @@ class Model(nn.Module, ABC):
     @property
     @abstractmethod
     def size(self) -> int:
-        """The side of the square images that the model reads and draws."""
+        """The side of the square images that the model reads and decodes."""
 
     @property
     @abstractmethod

@@ -2,10 +2,10 @@
 
 This is the receptive-field-valid domain of the paper's "Finite-Grid Covariance Diagnostics".
 Convolutions read zeros beyond the canvas, so a field near its edge is not what the same decoder
-draws on a larger canvas. Validity is one where all that a value was computed from lay within, and
+decodes on a larger canvas. Validity is one where all that a value was computed from lay within, and
 less as far as something did not. The canvas is square and every operator treats both axes alike,
 so validity is followed along one axis and the plane is a product. It depends on the decoder and on
-a slot's scale, never on what is drawn or where.
+a slot's scale, never on what is decoded or where.
 """
 
 import torch

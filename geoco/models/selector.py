@@ -2,7 +2,7 @@
 
 A small pointwise network looks at what owner and background say about a pixel. Where it is sure
 enough, the smallest symmetric transfer of logit from the owner to the background lets the
-background win. The same in training and inference; it is trained by `teacher`.
+background win. The same in training and inference; `training.selector_teacher` trains it.
 
 Nothing here waits for the device or has shapes that depend on values: a training step is recorded
 in a CUDA graph.
@@ -78,7 +78,7 @@ def find_domain(
     at_background = pick_values(logits, background_map)
     required = compute_required_transfer(
         pick_values(logits, owner) - at_background,
-        _strongest_other(logits, owner, background_map) - at_background,
+        _find_strongest_other(logits, owner, background_map) - at_background,
         settings.margin,
     )
     area = mark_members(owner, logits.shape[-3]).sum((-2, -1))
@@ -114,7 +114,7 @@ def compute_densities(
     pixels = F.interpolate(
         tokens.reshape(-1, 1, side, side), alpha.shape[-2:], mode="bilinear", align_corners=True
     )
-    return Densities(_density(alpha), _density(pixels.reshape(alpha.shape)))
+    return Densities(_normalize_density(alpha), _normalize_density(pixels.reshape(alpha.shape)))
 
 
 def pick_values(
@@ -153,12 +153,12 @@ class Selector(nn.Module):
         self, fields: Fields, attention: Float[Tensor, "*scene slot token"], domain: Domain
     ) -> Float[Tensor, "*scene height width"]:
         """The score of each pixel, nu: a logit, of no meaning outside the domain."""
-        evidence = self.evidence(fields, attention, domain)
+        evidence = self.gather_evidence(fields, attention, domain)
         with torch.autocast(evidence.device.type, enabled=False):
             result: Tensor = self.judge(evidence)
         return result.squeeze(-1)
 
-    def evidence(
+    def gather_evidence(
         self, fields: Fields, attention: Float[Tensor, "*scene slot token"], domain: Domain
     ) -> Float[Tensor, "*scene height width inputs"]:
         """What the network sees of each pixel, from raw logits, in the precision of its weights."""
@@ -166,7 +166,7 @@ class Selector(nn.Module):
         assert fields.plain_rgb is not None
         owner, background = domain.owner, domain.background_map
         kind = self.project.weight.dtype
-        scalars = _scalars(fields.logits.detach(), attention.detach(), owner, background)
+        scalars = _compute_scalars(fields.logits.detach(), attention.detach(), owner, background)
         if not self.settings.attention:
             scalars = torch.cat((scalars[..., :-2], torch.zeros_like(scalars[..., -2:])), -1)
         # All slots are projected before one is looked up: that moves 8 numbers a pixel, not 64. It
@@ -201,7 +201,7 @@ class Selector(nn.Module):
         return self.transfer(fields.logits, domain, score)
 
 
-def _scalars(
+def _compute_scalars(
     logits: Tensor, attention: Tensor, owner: Tensor, background: Tensor
 ) -> Float[Tensor, "*scene height width 8"]:
     """Ownership, logit gaps and densities at each pixel, of the owner and its rivals.
@@ -211,11 +211,11 @@ def _scalars(
     alpha = compositing.compute_alpha(logits)
     density = compute_densities(alpha, attention)
     at_background = pick_values(logits, background)
-    other_gap = _strongest_other(logits, owner, background) - at_background
+    other_gap = _find_strongest_other(logits, owner, background) - at_background
     parts = (
         pick_values(alpha, owner),
         pick_values(alpha, background),
-        _strongest_other(alpha, owner, background).clamp(min=0),
+        _find_strongest_other(alpha, owner, background).clamp(min=0),
         pick_values(logits, owner) - at_background,
         other_gap.masked_fill(other_gap.isneginf(), 0),  # nobody else there
         pick_values(density.alpha, owner),
@@ -225,14 +225,14 @@ def _scalars(
     return torch.stack(parts, -1)
 
 
-def _strongest_other(values: Tensor, owner: Tensor, background: Tensor) -> Tensor:
+def _find_strongest_other(values: Tensor, owner: Tensor, background: Tensor) -> Tensor:
     """The largest value of slots that are neither owner nor background; minus infinity if none."""
     slots = values.shape[-3]
     named = mark_members(owner, slots) | mark_members(background, slots)
     return values.masked_fill(named, -torch.inf).amax(-3)
 
 
-def _density(values: Tensor) -> Tensor:
+def _normalize_density(values: Tensor) -> Tensor:
     return values / values.mean((-2, -1), keepdim=True).clamp(min=EPSILON)
 
 

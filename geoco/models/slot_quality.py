@@ -48,13 +48,13 @@ def assess_slots(
     positioned = foreground_seen & (shape.coverage <= settings.position_coverage)
 
     attention = binding.attention
-    overlap = _largest_cosine(attention)
+    overlap = _compute_largest_cosine(attention)
     tokens = 1 / attention.square().sum(-1).clamp_min(EPSILON)
     valid = (
         foreground_seen
         & (tokens >= settings.fewest_tokens)
         & (tokens <= settings.most_tokens * attention.shape[-1])
-        & _inside(binding, logits.shape[-2:], settings)
+        & _stay_inside(binding, logits.shape[-2:], settings)
         & (overlap < settings.most_overlap)
     )
     if settings.coherent:
@@ -70,7 +70,7 @@ def assess_slots(
     return SlotQuality(foreground, positioned, valid, 1 - overlap)
 
 
-def _largest_cosine(
+def _compute_largest_cosine(
     attention: Float[Tensor, "*batch slot token"],
 ) -> Float[Tensor, "*batch slot"]:
     unit = attention / attention.square().sum(-1, keepdim=True).sqrt().clamp_min(EPSILON)
@@ -79,7 +79,7 @@ def _largest_cosine(
     return cosine.masked_fill(itself, 0).amax(-1).clamp(0, 1)
 
 
-def _inside(
+def _stay_inside(
     binding: Binding, size: torch.Size, settings: SlotQualityConfig
 ) -> Bool[Tensor, "*batch slot"]:
     """Whether a slot's reach, by the deviations of its attention, stays off the image's edge."""

@@ -140,7 +140,7 @@ class SlotAttention(nn.Module):
         self.update_mlp = _mlp(dim, update_dim)
         self.readout = Readout(dim, gate_bound) if readout else None
 
-    def first(self, position: Float[Tensor, "batch slot 2"]) -> Slots:
+    def start_slots(self, position: Float[Tensor, "batch slot 2"]) -> Slots:
         """Where a first frame starts: learned appearances and scales at the given positions."""
         batch = position.shape[0]
         return Slots(self.appearance.expand(batch, -1, -1), position, self.scale.expand(batch, -1))
@@ -195,7 +195,7 @@ class SlotAttention(nn.Module):
 class Readout(nn.Module):
     """A bounded step from an appearance toward its next update, at first of no length.
 
-    Position and scale are not its business.
+    Position and scale stay as they are.
     """
 
     def __init__(self, dim: int, bound: float) -> None:

@@ -44,7 +44,9 @@ class TemporalInitializer(nn.Module):
         last = states[-1]
         # A few slots only, so that full precision costs nothing and coordinates are never rounded.
         with torch.autocast(last.scale.device.type, enabled=False):
-            change = self.residual(self._seen(torch.stack([_raw(slots) for slots in states], 2)))
+            change = self.residual(
+                self._attend(torch.stack([_flatten_state(slots) for slots in states], 2))
+            )
             appearance, position, scale = change.split((self.dim, 2, 1), -1)
             return Slots(
                 last.appearance + appearance,
@@ -52,7 +54,7 @@ class TemporalInitializer(nn.Module):
                 (last.scale * scale[..., 0].exp()).clamp(SMALLEST_SCALE, LARGEST_SCALE),
             )
 
-    def _seen(
+    def _attend(
         self, states: Float[Tensor, "batch slot time state"]
     ) -> Float[Tensor, "batch slot width"]:
         """What each slot makes of the others and of its own past."""
@@ -66,6 +68,6 @@ class TemporalInitializer(nn.Module):
         return result
 
 
-def _raw(slots: Slots) -> Float[Tensor, "batch slot state"]:
+def _flatten_state(slots: Slots) -> Float[Tensor, "batch slot state"]:
     """A slot's state as one vector, its scale as it is: only the update is in logarithms."""
     return torch.cat((slots.appearance, slots.position, slots.scale[..., None]), -1)

@@ -19,7 +19,7 @@ def forward(
     dilation: Float[Tensor, " batch"],
     relu: bool = False,
 ) -> Float[Tensor, "batch out height width"]:
-    matrices = _laid_out(weight.permute(2, 3, 1, 0), x.dtype)
+    matrices = _lay_out(weight.permute(2, 3, 1, 0), x.dtype)
     return _convolve(x, matrices, bias, dilation.float(), relu=relu)[0]
 
 
@@ -33,7 +33,7 @@ def backward(
     """Gradients of x, weight, bias and dilation; of a rectified x, that of what was rectified."""
     step = dilation.float()
     grad = grad.to(x.dtype)
-    flipped = _laid_out(weight.flip(2, 3).permute(2, 3, 0, 1), x.dtype)
+    flipped = _lay_out(weight.flip(2, 3).permute(2, 3, 0, 1), x.dtype)
     gate = x.contiguous(memory_format=torch.channels_last) if rectified else None
     grad_x, sums = _convolve(grad, flipped, None, step, gate=gate, sums=True)
     grad_weight, grad_step = _correlate(grad, x, weight, step)
@@ -52,11 +52,19 @@ def upsample_bilinear(
     """Bilinear, endpoint to endpoint, to a finer grid."""
     field = field.contiguous(memory_format=torch.channels_last)
     batch, channels, rows, columns = field.shape
-    out = _empty(field, batch, channels, height, width)
+    out = _allocate(field, batch, channels, height, width)
     if out.numel() > 0:
         grid = (triton.cdiv(width, 32), height, batch)
         kernels_upsample.upsample[grid](
-            field, out, rows, columns, height, width, channels, PIXELS=32, BLOCK=_block(channels)
+            field,
+            out,
+            rows,
+            columns,
+            height,
+            width,
+            channels,
+            PIXELS=32,
+            BLOCK=_choose_block(channels),
         )
     return out
 
@@ -67,48 +75,48 @@ def upsample_bilinear_backward(
     """The gradient of the coarser field."""
     grad = grad.contiguous(memory_format=torch.channels_last)
     batch, channels, height, width = grad.shape
-    out = _empty(grad, batch, channels, rows, columns)
+    out = _allocate(grad, batch, channels, rows, columns)
     if out.numel() > 0:
-        reach = max(_reach(rows, height), _reach(columns, width))
+        reach = max(_compute_reach(rows, height), _compute_reach(columns, width))
         grid = (triton.cdiv(columns, 16), rows, batch)
         kernels_upsample.gather_gradient[grid](
             grad, out, rows, columns, height, width, channels,
-            PIXELS=16, BLOCK=_block(channels), REACH=reach,
+            PIXELS=16, BLOCK=_choose_block(channels), REACH=reach,
         )  # fmt: skip
     return out
 
 
 @cache
-def _reach(coarse: int, fine: int) -> int:
+def _compute_reach(coarse: int, fine: int) -> int:
     """The most pixels of a finer grid that are less than a pixel of the coarser away from one."""
     first = [max((pixel - 1) * (fine - 1) // (coarse - 1), -1) for pixel in range(coarse)]
     last = [min(triton.cdiv((pixel + 1) * (fine - 1), coarse - 1), fine) for pixel in range(coarse)]
     return max(after - before - 1 for before, after in zip(first, last, strict=True))
 
 
-def _empty(like: Tensor, *shape: int) -> Tensor:
+def _allocate(like: Tensor, *shape: int) -> Tensor:
     """Channels last."""
     return torch.empty(
         shape, dtype=like.dtype, device=like.device, memory_format=torch.channels_last
     )
 
 
-def _laid_out(matrices: Tensor, dtype: torch.dtype) -> Tensor:
+def _lay_out(matrices: Tensor, dtype: torch.dtype) -> Tensor:
     """Contiguous and of a type, in one pass."""
     return torch.empty(matrices.shape, dtype=dtype, device=matrices.device).copy_(matrices)
 
 
-def _precision(dtype: torch.dtype) -> str:
+def _choose_precision(dtype: torch.dtype) -> str:
     """Of products on the tensor cores: three of TF32 make one of float32, to its own rounding."""
     return "tf32" if dtype != torch.float32 or torch.backends.cudnn.allow_tf32 else "tf32x3"
 
 
-def _packs(x: Tensor) -> bool:
+def _is_packable(x: Tensor) -> bool:
     """Whether the device has instructions for pairs of bf16 numbers; no interpreter has them."""
     return x.is_cuda and x.dtype == torch.bfloat16 and torch.version.hip is None
 
 
-def _block(count: int) -> int:
+def _choose_block(count: int) -> int:
     """The channels of a block: all of them up to 64, and at least the 16 of a tensor core."""
     return max(16, min(64, triton.next_power_of_2(count)))
 
@@ -130,7 +138,7 @@ def _convolve(
     batch, channels, height, width = x.shape
     size, outputs = matrices.shape[0], matrices.shape[-1]
     x = x.contiguous(memory_format=torch.channels_last)
-    y = _empty(x, batch, outputs, height, width)
+    y = _allocate(x, batch, outputs, height, width)
     half = x.element_size() == 2
     pixels = 128 if half else 64
     tiles = triton.cdiv(height * width, pixels)
@@ -145,19 +153,19 @@ def _convolve(
     common = {
         "K": size,
         "PIXELS": pixels,
-        "IN": _block(channels),
-        "OUT": _block(outputs),
-        "EVEN": channels % _block(channels) == 0 and outputs % _block(outputs) == 0,
+        "IN": _choose_block(channels),
+        "OUT": _choose_block(outputs),
+        "EVEN": channels % _choose_block(channels) == 0 and outputs % _choose_block(outputs) == 0,
         "BIAS": bias is not None,
         "RELU": relu,
         "GATE": gate is not None,
         "SUMS": sums,
-        "PRECISION": _precision(x.dtype),
+        "PRECISION": _choose_precision(x.dtype),
     }
     # Half blocks of channels keep the larger kernels' blends in registers; in float32, whole ones
     # make half as much code, which is slow to compile.
-    blend = min(32, _block(channels)) if size > 3 and half else _block(channels)
-    grid = (tiles, batch, triton.cdiv(outputs, _block(outputs)))
+    blend = min(32, _choose_block(channels)) if size > 3 and half else _choose_block(channels)
+    grid = (tiles, batch, triton.cdiv(outputs, _choose_block(outputs)))
     shape = (height, width, channels, outputs)
     some_bias = step if bias is None else bias
     some_gate = x if gate is None else gate
@@ -176,7 +184,7 @@ def _convolve(
         *shape,
         **{**common, "IN": blend},
         BLOCKS=triton.cdiv(channels, blend),
-        PACKED=_packs(x),
+        PACKED=_is_packable(x),
         num_warps=8 if half else 4,
         num_stages=1,
         maxnreg=128 if half else None,
@@ -200,12 +208,14 @@ def _correlate(grad: Tensor, x: Tensor, weight: Tensor, step: Tensor) -> tuple[T
         "K": size,
         "PIXELS": pixels,
         "WIDTH": width if pixels % width == 0 else 0,
-        "IN": _block(channels),
-        "OUT": _block(outputs),
-        "EVEN": channels % _block(channels) == 0 and outputs % _block(outputs) == 0,
-        "PRECISION": _precision(x.dtype),
+        "IN": _choose_block(channels),
+        "OUT": _choose_block(outputs),
+        "EVEN": channels % _choose_block(channels) == 0 and outputs % _choose_block(outputs) == 0,
+        "PRECISION": _choose_precision(x.dtype),
     }
-    blocks = triton.cdiv(outputs, _block(outputs)) * triton.cdiv(channels, _block(channels))
+    blocks = triton.cdiv(outputs, _choose_block(outputs)) * triton.cdiv(
+        channels, _choose_block(channels)
+    )
     kernels_gradient.correlate[(triton.cdiv(slots * slots, 3), batch, blocks)](
         grad, x, step, raw, height, width, channels, outputs, **common, num_warps=4, num_stages=3
     )

@@ -39,13 +39,13 @@ def _sample(field: Tensor, down: Tensor, right: Tensor) -> Tensor:
     batch, _, height, width = field.shape
     rows = torch.arange(height, dtype=field.dtype, device=field.device) + down[:, None]
     columns = torch.arange(width, dtype=field.dtype, device=field.device) + right[:, None]
-    y = _normalized(rows, height)[:, :, None].expand(batch, height, width)
-    x = _normalized(columns, width)[:, None, :].expand(batch, height, width)
+    y = _normalize(rows, height)[:, :, None].expand(batch, height, width)
+    x = _normalize(columns, width)[:, None, :].expand(batch, height, width)
     # A border of zeros, because a canvas one pixel wide has no extent to normalise by.
     padded = F.pad(field, (1, 1, 1, 1))
     return F.grid_sample(padded, torch.stack((x, y), -1), align_corners=True)
 
 
-def _normalized(position: Tensor, size: int) -> Tensor:
+def _normalize(position: Tensor, size: int) -> Tensor:
     """Pixel positions as coordinates in [-1, 1] between the centres of the border's corners."""
     return (position + 1) * (2 / (size + 1)) - 1

@@ -1,8 +1,8 @@
 """Rectified scale-steered layers, one after the other on one grid, as one step of autograd.
 
-On the way back the gradient of a layer's input is what the layer before it needs only where that
-one's output is positive. Here the kernel that computes it leaves out the rest, so that no other
-kernel has to go over the whole field again.
+In the backward pass, the layer before another needs the gradient of that one's input only where its
+own output is positive. Here the kernel that computes the gradient leaves out the rest, so that no
+other kernel has to go over the whole field again.
 """
 
 from collections.abc import Sequence
@@ -51,11 +51,11 @@ class _Layers(torch.autograd.Function):
         count = (len(ctx.saved_tensors) - 1) // (_EACH + 1)
         fields, parts = ctx.saved_tensors[: count + 1], ctx.saved_tensors[count + 1 :]
         grad = torch.ops.aten.threshold_backward(grad, fields[-1], 0)
-        found: list[Tensor] = []
+        gradients: list[Tensor] = []
         for number in reversed(range(count)):
             weight, bias, dilation = parts[_EACH * number : _EACH * (number + 1)]
             grad, *own = torch.ops.geoco.scale_steered_conv2d_backward(
                 grad, fields[number], weight, dilation, number > 0
             )
-            found = [own[0], own[1].to(bias.dtype), own[2], *found]
-        return grad, *found
+            gradients = [own[0], own[1].to(bias.dtype), own[2], *gradients]
+        return grad, *gradients

@@ -151,17 +151,17 @@ def _cpu_backward(
 def _cuda_forward(
     x: Tensor, weight: Tensor, bias: Tensor | None, dilation: Tensor, relu: bool = False
 ) -> Tensor:
-    return _triton(x).forward(x, weight, bias, dilation, relu)
+    return _import_triton(x).forward(x, weight, bias, dilation, relu)
 
 
 @torch.library.impl(_library, "scale_steered_conv2d_backward", "CUDA")
 def _cuda_backward(
     grad: Tensor, x: Tensor, weight: Tensor, dilation: Tensor, rectified: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return _triton(x).backward(grad, x, weight, dilation, rectified)
+    return _import_triton(x).backward(grad, x, weight, dilation, rectified)
 
 
-def _triton(x: Tensor) -> Any:
+def _import_triton(x: Tensor) -> Any:
     if x.dtype == torch.float64:
         raise GeocoError("the kernels on CUDA are for float32 and less: use backend='reference'")
     try:
@@ -217,8 +217,8 @@ torch.library.register_autograd(
 )
 
 
-def _no_second(ctx: Any, *_: Tensor) -> None:
+def _refuse_second(ctx: Any, *_: Tensor) -> None:
     raise GeocoError("second derivatives of the convolution exist with backend='reference' only")
 
 
-torch.library.register_autograd("geoco::scale_steered_conv2d_backward", _no_second)
+torch.library.register_autograd("geoco::scale_steered_conv2d_backward", _refuse_second)

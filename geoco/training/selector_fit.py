@@ -138,7 +138,7 @@ def label_clips(
         labels = selector_teacher.label_pixels(
             bound.video, fields, bound.attention, domain, settings.train.selector.teacher
         )
-        evidence = selector.evidence(fields, bound.attention, domain)
+        evidence = selector.gather_evidence(fields, bound.attention, domain)
         assert fields.features is not None
         features = fields.features.movedim(-3, -1)
         own = pick_pixels(features, domain.owner)

@@ -586,7 +586,7 @@ def test_a_temporal_model_is_tracked_by_its_initializer() -> None:
     starts = torch.stack([starting_positions(window, 4) for window in (0, 2)])
     found = model.track(video, starts)
     assert found.attention is not None
-    start = network.attention.first(starts.double())
+    start = network.attention.start_slots(starts.double())
     history: list[Slots] = []
     with torch.no_grad():
         for frame in range(3):

@@ -44,12 +44,14 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def assert_equal(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
-    assert found.keys() == expected.keys()
+def assert_equal(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    assert actual.keys() == expected.keys()
     for name, tensor in expected.items():
-        assert found[name].dtype == tensor.dtype, name
-        assert found[name].shape == tensor.shape, name
-        bits = [value.contiguous().reshape(-1).view(torch.uint8) for value in (found[name], tensor)]
+        assert actual[name].dtype == tensor.dtype, name
+        assert actual[name].shape == tensor.shape, name
+        bits = [
+            value.contiguous().reshape(-1).view(torch.uint8) for value in (actual[name], tensor)
+        ]
         assert torch.equal(*bits), name
 
 
@@ -91,11 +93,11 @@ def test_round_trip_is_exact(tmp_path: Path) -> None:
     path = checkpoints.save(tmp_path, 1000, config, weights, {"rng": torch.get_rng_state()}, extra)
     assert path == tmp_path / "step-00001000"
     assert names(path) == ["state.safetensors", "weights.safetensors"]
-    found = checkpoints.read_weights(path)
-    assert_equal(found.tensors, expected)
-    assert all(tensor.is_contiguous() for tensor in found.tensors.values())
-    assert (found.path, found.config) == (path / "weights.safetensors", config)
-    assert (found.step, found.extra) == (1000, extra)
+    actual = checkpoints.read_weights(path)
+    assert_equal(actual.tensors, expected)
+    assert all(tensor.is_contiguous() for tensor in actual.tensors.values())
+    assert (actual.path, actual.config) == (path / "weights.safetensors", config)
+    assert (actual.step, actual.extra) == (1000, extra)
     state = checkpoints.read_state(path)
     assert_equal(state.tensors, {"rng": torch.get_rng_state()})
     assert (state.path, state.step, state.extra) == (path / "state.safetensors", 1000, extra)

@@ -178,8 +178,8 @@ def test_the_canonical_warp_against_a_loop() -> None:
             assert warped.logits[index, row, column].item() == pytest.approx(alpha, abs=1e-6)
             for channel in range(3):
                 value = bilinear(colors[index, channel], x, y, 0.0)
-                found = torch.logit(warped.rgb[index, channel, row, column]).item()  # type: ignore[index]
-                assert found == pytest.approx(value, abs=1e-6)
+                actual = torch.logit(warped.rgb[index, channel, row, column]).item()  # type: ignore[index]
+                assert actual == pytest.approx(value, abs=1e-6)
 
 
 def test_the_canonical_canvas_is_drawn_once_for_all_places() -> None:

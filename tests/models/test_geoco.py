@@ -44,7 +44,7 @@ def test_later_frames_start_where_the_one_before_ended() -> None:
     positions = torch.rand(2, 3, 2).double() * 2 - 1
     binding = model.bind(clip, positions)
     tokens = [model.encoder(clip[:, time]) for time in range(3)]
-    first = model.attention(tokens[0], model.attention.first(positions), 3)
+    first = model.attention(tokens[0], model.attention.start_slots(positions), 3)
     second = model.attention(tokens[1], first.slots, 2)
     third = model.attention(tokens[2], second.slots, 2)
     for time, expected in enumerate((first, second, third)):

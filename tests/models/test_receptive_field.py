@@ -24,22 +24,22 @@ def test_validity_of_a_convolution_by_hand(
     dilation: float, kernel: int, expected: list[float]
 ) -> None:
     line = torch.ones(1, 6, dtype=torch.float64)
-    found = receptive_field.convolve_line(line, torch.tensor([dilation]), kernel)
-    assert found[0].tolist() == expected
+    actual = receptive_field.convolve_line(line, torch.tensor([dilation]), kernel)
+    assert actual[0].tolist() == expected
 
 
 def test_validity_of_slots_with_dilations_of_their_own() -> None:
     line = torch.tensor([[1.0, 1, 1, 1, 1], [0, 1, 1, 1, 0]], dtype=torch.float64)
-    found = receptive_field.convolve_line(line, torch.tensor([1.5, 0.5]), 3)
-    assert found.tolist() == [[0, 0.5, 1, 0.5, 0], [0, 0.5, 1, 0.5, 0]]
+    actual = receptive_field.convolve_line(line, torch.tensor([1.5, 0.5]), 3)
+    assert actual.tolist() == [[0, 0.5, 1, 0.5, 0], [0, 0.5, 1, 0.5, 0]]
 
 
 def test_validity_through_a_decoder_by_hand() -> None:
     decoder = build_decoder("conventional", 2, broadcast=4, layers=((4, 3), (7, 3)))
-    found = receptive_field.trace_alpha(decoder, torch.tensor([0.1, 0.4]))
+    actual = receptive_field.trace_alpha(decoder, torch.tensor([0.1, 0.4]))
     # 0 1 1 0, then upsampled to 0 .5 1 1 1 .5 0, then the least of three neighbours.
-    assert found.tolist() == [[0, 0, 0.5, 1, 0.5, 0, 0]] * 2
-    plane = receptive_field.to_plane(found[0])
+    assert actual.tolist() == [[0, 0, 0.5, 1, 0.5, 0, 0]] * 2
+    plane = receptive_field.to_plane(actual[0])
     assert plane[3].tolist() == [0, 0, 0.5, 1, 0.5, 0, 0]
     assert plane[2, 2] == 0.25
     assert receptive_field.is_complete(plane).nonzero().tolist() == [[3, 3]]
@@ -48,8 +48,8 @@ def test_validity_through_a_decoder_by_hand() -> None:
 def test_rounding_does_not_take_a_pixel_away() -> None:
     line = torch.ones(1, 6, dtype=torch.float64)
     for much, pixels in ((1e-7, 4), (1e-5, 2)):
-        found = receptive_field.convolve_line(line, torch.tensor([1 + much]).double(), 3)
-        assert int(receptive_field.is_complete(found).sum()) == pixels
+        actual = receptive_field.convolve_line(line, torch.tensor([1 + much]).double(), 3)
+        assert int(receptive_field.is_complete(actual).sum()) == pixels
 
 
 def test_a_warped_canvas_has_no_valid_domain() -> None:

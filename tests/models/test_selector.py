@@ -45,7 +45,7 @@ def scene(
     return fields, torch.rand(*leading, side * side, dtype=kind).softmax(-1)
 
 
-def made() -> tuple[Selector, Fields, Tensor, Domain]:
+def build_selector() -> tuple[Selector, Fields, Tensor, Domain]:
     """With a network whose scores lie on both sides of the threshold."""
     fields, attention = scene()
     selector = Selector(SETTINGS, DIM).double()
@@ -62,8 +62,8 @@ def made() -> tuple[Selector, Fields, Tensor, Domain]:
 def test_required_transfer_by_hand() -> None:
     owner = torch.tensor([1.0, 1.0, -3.0, 0.0, 2.0])
     other = torch.tensor([0.0, 0.9, -5.0, -torch.inf, 1.0])
-    found = compute_required_transfer(owner, other, 0.5)
-    assert found.tolist() == pytest.approx([0.75, 1.4, 0, 0.25, 1.5])
+    actual = compute_required_transfer(owner, other, 0.5)
+    assert actual.tolist() == pytest.approx([0.75, 1.4, 0, 0.25, 1.5])
 
 
 LOGIT = st.floats(-10, 10)
@@ -214,39 +214,39 @@ def resampled(grid: Tensor, row: int, column: int, size: int) -> float:
     side = len(grid)
     y, x = row * (side - 1) / (size - 1), column * (side - 1) / (size - 1)
     top, left = min(int(y), side - 2), min(int(x), side - 2)
-    found = 0.0
+    actual = 0.0
     for i, j in ((0, 0), (0, 1), (1, 0), (1, 1)):
         share = (1 - abs(y - top - i)) * (1 - abs(x - left - j))
-        found += share * grid[top + i, left + j].item()
-    return found
+        actual += share * grid[top + i, left + j].item()
+    return actual
 
 
 def attention_density(attention: Tensor, size: int) -> Tensor:
     side = round(len(attention) ** 0.5)
     grid = attention.view(side, side)
     pixels = [[resampled(grid, y, x, size) for x in range(size)] for y in range(size)]
-    found = torch.tensor(pixels, dtype=torch.float64)
-    return found / found.sum() * size**2
+    actual = torch.tensor(pixels, dtype=torch.float64)
+    return actual / actual.sum() * size**2
 
 
 def test_densities() -> None:
     fields, attention = scene()
     alpha = compositing.compute_alpha(fields.logits)
-    found = compute_densities(alpha, attention)
+    actual = compute_densities(alpha, attention)
     ones = torch.ones(2, 4, dtype=torch.float64)
-    torch.testing.assert_close(found.alpha.mean((-2, -1)), ones)
-    torch.testing.assert_close(found.attention.mean((-2, -1)), ones)
-    torch.testing.assert_close(found.attention[1, 2], attention_density(attention[1, 2], 12))
-    torch.testing.assert_close(found.alpha[1, 2], alpha[1, 2] / alpha[1, 2].sum() * 144)
+    torch.testing.assert_close(actual.alpha.mean((-2, -1)), ones)
+    torch.testing.assert_close(actual.attention.mean((-2, -1)), ones)
+    torch.testing.assert_close(actual.attention[1, 2], attention_density(attention[1, 2], 12))
+    torch.testing.assert_close(actual.alpha[1, 2], alpha[1, 2] / alpha[1, 2].sum() * 144)
     even = compute_densities(torch.ones_like(alpha), torch.ones_like(attention))
     torch.testing.assert_close(even.ratio, torch.ones_like(alpha))
 
 
 def test_a_slot_that_owns_nothing_has_a_density_all_the_same() -> None:
     alpha = torch.zeros(1, 4, 4)
-    found = compute_densities(alpha, torch.zeros(1, 4))
-    assert not found.alpha.any()
-    assert torch.equal(found.ratio, torch.ones_like(alpha))
+    actual = compute_densities(alpha, torch.zeros(1, 4))
+    assert not actual.alpha.any()
+    assert torch.equal(actual.ratio, torch.ones_like(alpha))
 
 
 def by_loops(selector: Selector, fields: Fields, attention: Tensor, domain: Domain) -> Tensor:
@@ -255,7 +255,7 @@ def by_loops(selector: Selector, fields: Fields, attention: Tensor, domain: Doma
     assert fields.features is not None
     weight, bias = selector.project.weight, selector.project.bias
     scenes, slots, size, _ = fields.logits.shape
-    found = torch.zeros(scenes, size, size, 27, dtype=torch.float64)
+    actual = torch.zeros(scenes, size, size, 27, dtype=torch.float64)
     for n in range(scenes):
         background = int(domain.background[n])
         alpha = fields.logits[n].exp() / fields.logits[n].exp().sum(0)
@@ -280,11 +280,11 @@ def by_loops(selector: Selector, fields: Fields, attention: Tensor, domain: Doma
                 ]
                 feature = fields.features[n, :, :, y, x]
                 rgb = fields.plain_rgb[n, :, :, y, x]
-                found[n, y, x, :8] = torch.tensor(scalars)
-                found[n, y, x, 8:16] = weight @ feature[owner] + bias
-                found[n, y, x, 16:24] = weight @ (feature[owner] - feature[background])
-                found[n, y, x, 24:] = rgb[owner] - rgb[background]
-    return found
+                actual[n, y, x, :8] = torch.tensor(scalars)
+                actual[n, y, x, 8:16] = weight @ feature[owner] + bias
+                actual[n, y, x, 16:24] = weight @ (feature[owner] - feature[background])
+                actual[n, y, x, 24:] = rgb[owner] - rgb[background]
+    return actual
 
 
 @pytest.mark.parametrize("slots", [2, 4])
@@ -293,11 +293,11 @@ def test_evidence_against_loops(slots: int) -> None:
     fields, attention = scene(slots, size=9, side=3)
     selector = Selector(SETTINGS, DIM).double()
     domain = find_domain(fields.logits, SETTINGS)
-    found = selector.evidence(fields, attention, domain)
+    actual = selector.gather_evidence(fields, attention, domain)
     expected = by_loops(selector, fields, attention, domain)
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(actual, expected, rtol=1e-6, atol=1e-7)
     # And the network on it is a perceptron at every pixel.
-    hidden = found[1, 3, 4]
+    hidden = actual[1, 3, 4]
     for layer in (0, 2):
         hidden = selector.judge[layer].weight @ hidden + selector.judge[layer].bias
         hidden = hidden * torch.sigmoid(hidden)
@@ -307,13 +307,13 @@ def test_evidence_against_loops(slots: int) -> None:
 
 def test_without_attention_a_move_does_not_show_in_it() -> None:
     """An owner that was moved has its attention left behind; a blind selector cannot tell."""
-    selector, fields, attention, domain = made()
+    selector, fields, attention, domain = build_selector()
     elsewhere = attention.flip(-1)
-    seen = selector.evidence(fields, attention, domain)
-    assert not torch.equal(seen, selector.evidence(fields, elsewhere, domain))
+    seen = selector.gather_evidence(fields, attention, domain)
+    assert not torch.equal(seen, selector.gather_evidence(fields, elsewhere, domain))
     selector.settings = SETTINGS.model_copy(update={"attention": False})
-    blind = selector.evidence(fields, attention, domain)
-    torch.testing.assert_close(blind, selector.evidence(fields, elsewhere, domain))
+    blind = selector.gather_evidence(fields, attention, domain)
+    torch.testing.assert_close(blind, selector.gather_evidence(fields, elsewhere, domain))
     kept = [number for number in range(blind.shape[-1]) if number not in (6, 7)]
     torch.testing.assert_close(blind[..., kept], seen[..., kept])
     assert (blind[..., 6:8] == 0).all()
@@ -321,23 +321,23 @@ def test_without_attention_a_move_does_not_show_in_it() -> None:
 
 
 def test_scores_reach_the_selector_alone() -> None:
-    selector, fields, attention, _ = made()
+    selector, fields, attention, _ = build_selector()
     parts = [fields.logits, fields.rgb, fields.plain_rgb, fields.features, attention]
     inputs = [part.clone().requires_grad_() for part in parts if part is not None]
     live = Fields(*inputs[:4])
     score = selector(live, inputs[4], find_domain(inputs[0], SETTINGS))
     parameters = list(selector.parameters())
-    found = torch.autograd.grad(score.square().sum(), [*inputs, *parameters], allow_unused=True)
-    assert found[:5] == (None,) * 5
-    for gradient in found[5:]:
+    actual = torch.autograd.grad(score.square().sum(), [*inputs, *parameters], allow_unused=True)
+    assert actual[:5] == (None,) * 5
+    for gradient in actual[5:]:
         assert gradient is not None
         assert (gradient != 0).any()
     refined = selector.refine(live, inputs[4])
     assert not torch.equal(refined, inputs[0])
-    found = torch.autograd.grad(refined.sum(), [*inputs, *parameters], allow_unused=True)
-    assert found[0] is not None
-    assert (found[0] == 1).all()
-    assert found[1:] == (None,) * (len(found) - 1)
+    actual = torch.autograd.grad(refined.sum(), [*inputs, *parameters], allow_unused=True)
+    assert actual[0] is not None
+    assert (actual[0] == 1).all()
+    assert actual[1:] == (None,) * (len(actual) - 1)
 
 
 # -- all of it -------------------------------------------------------------------------------------
@@ -345,7 +345,7 @@ def test_scores_reach_the_selector_alone() -> None:
 
 @torch.no_grad()
 def test_refine_moves_what_it_accepts() -> None:
-    selector, fields, attention, domain = made()
+    selector, fields, attention, domain = build_selector()
     selector.cap.fill_(0.4)
     score = selector(fields, attention, domain)
     accepted = domain.deployed & (1 / (1 + (-score).exp()) > 0.73)
@@ -361,14 +361,14 @@ def test_refine_moves_what_it_accepts() -> None:
 
 @torch.no_grad()
 def test_a_cap_of_zero_switches_it_off() -> None:
-    selector, fields, attention, _ = made()
+    selector, fields, attention, _ = build_selector()
     selector.cap.zero_()
     assert torch.equal(selector.refine(fields, attention), fields.logits)
 
 
 @torch.no_grad()
 def test_slots_may_come_in_any_order() -> None:
-    selector, fields, attention, _ = made()
+    selector, fields, attention, _ = build_selector()
     order = torch.tensor([2, 0, 3, 1])
     parts = (fields.logits, fields.rgb, fields.plain_rgb, fields.features)
     shuffled = Fields(*(part[:, order] for part in parts if part is not None))
@@ -379,7 +379,7 @@ def test_slots_may_come_in_any_order() -> None:
 
 @torch.no_grad()
 def test_leading_dimensions_are_scenes() -> None:
-    selector, fields, attention, _ = made()
+    selector, fields, attention, _ = build_selector()
     parts = (fields.logits, fields.rgb, fields.plain_rgb, fields.features)
     together = selector.refine(fields, attention)
     one = Fields(*(part[1] for part in parts if part is not None))
@@ -396,22 +396,24 @@ def test_half_precision_features_under_autocast() -> None:
     selector = Selector(SETTINGS, DIM)
     domain = find_domain(fields.logits, SETTINGS)
     with torch.autocast("cpu", torch.bfloat16):
-        found = selector(replace(fields, features=rounded), attention, domain)
+        actual = selector(replace(fields, features=rounded), attention, domain)
         refined = selector.refine(replace(fields, features=rounded), attention)
-        found.sum().backward()
-    assert found.dtype == refined.dtype == torch.float32
+        actual.sum().backward()
+    assert actual.dtype == refined.dtype == torch.float32
     # Features are projected in their own precision; all else is the arithmetic of float32.
     with torch.no_grad():
         for part in selector.project.parameters():
             part.copy_(part.bfloat16())
-        evidence = selector.evidence(replace(fields, features=rounded.float()), attention, domain)
+        evidence = selector.gather_evidence(
+            replace(fields, features=rounded.float()), attention, domain
+        )
         scalars, projected, color = evidence.split((8, 16, 3), -1)
         own, difference = projected.split(8, -1)
         other = (own - difference).bfloat16().float()
         own = own.bfloat16().float()
         exact = selector.judge(torch.cat((scalars, own, own - other, color), -1)).squeeze(-1)
-    torch.testing.assert_close(found.detach(), exact, atol=1e-3, rtol=0)
-    assert (selector.judge(evidence).squeeze(-1) - found).abs().max() < 1e-2
+    torch.testing.assert_close(actual.detach(), exact, atol=1e-3, rtol=0)
+    assert (selector.judge(evidence).squeeze(-1) - actual).abs().max() < 1e-2
 
 
 def test_nothing_waits_for_values() -> None:

@@ -16,7 +16,7 @@ from geoco.models.slots import (
 )
 
 
-def made(readout: bool = True, count: int = 4) -> tuple[SlotAttention, Tensor, Slots]:
+def build_attention(readout: bool = True, count: int = 4) -> tuple[SlotAttention, Tensor, Slots]:
     torch.manual_seed(0)
     attention = SlotAttention(
         count=count, dim=8, token_dim=6, update_dim=10, grid_dim=12, readout=readout
@@ -24,7 +24,7 @@ def made(readout: bool = True, count: int = 4) -> tuple[SlotAttention, Tensor, S
     attention = attention.double()
     tokens = torch.randn(2, 25, 6, dtype=torch.float64)
     positions = torch.rand(2, count, 2, dtype=torch.float64) * 2 - 1
-    return attention, tokens, attention.first(positions)
+    return attention, tokens, attention.start_slots(positions)
 
 
 def by_loops(
@@ -74,27 +74,29 @@ def by_loops(
 @pytest.mark.parametrize("iterations", [1, 2])
 @torch.no_grad()
 def test_against_loops(readout: bool, iterations: int) -> None:
-    attention, tokens, start = made(readout, count=3)
+    attention, tokens, start = build_attention(readout, count=3)
     if attention.readout is not None:
         torch.nn.init.normal_(attention.readout.gate.weight)
-    found = attention(tokens, start, iterations)
+    actual = attention(tokens, start, iterations)
     expected = by_loops(attention, tokens, start, iterations)
-    parts = (found.slots.appearance, found.slots.position, found.slots.scale, found.attention)
+    parts = (actual.slots.appearance, actual.slots.position, actual.slots.scale, actual.attention)
     for mine, theirs in zip(parts, expected, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-9)
 
 
 def test_position_and_scale_are_the_moments_of_attention() -> None:
-    attention, tokens, start = made()
-    found = attention(tokens, start, 3)
+    attention, tokens, start = build_attention()
+    actual = attention(tokens, start, 3)
     points = geometry.build_grid(5, 5, dtype=torch.float64).flatten(0, 1)
     torch.testing.assert_close(
-        found.attention.sum(-1), torch.ones(2, 4).double(), atol=1e-7, rtol=0
+        actual.attention.sum(-1), torch.ones(2, 4).double(), atol=1e-7, rtol=0
     )
-    position = (found.attention[..., None] * points).sum(-2)
-    torch.testing.assert_close(found.slots.position, position)
+    position = (actual.attention[..., None] * points).sum(-2)
+    torch.testing.assert_close(actual.slots.position, position)
     away = (points - position[:, :, None]).square().sum(-1)
-    torch.testing.assert_close(found.slots.scale, ((found.attention * away).sum(-1) + 1e-8).sqrt())
+    torch.testing.assert_close(
+        actual.slots.scale, ((actual.attention * away).sum(-1) + 1e-8).sqrt()
+    )
 
 
 def test_moments_by_hand_and_clamped() -> None:
@@ -106,7 +108,7 @@ def test_moments_by_hand_and_clamped() -> None:
 
 
 def test_slots_may_come_in_any_order() -> None:
-    attention, tokens, start = made()
+    attention, tokens, start = build_attention()
     order = torch.tensor([2, 0, 3, 1])
     plain = attention(tokens, start, 2)
     shuffled = attention(
@@ -120,7 +122,7 @@ def test_slots_may_come_in_any_order() -> None:
 
 
 def test_a_batch_is_its_samples() -> None:
-    attention, tokens, start = made()
+    attention, tokens, start = build_attention()
     together = attention(tokens, start, 2)
     alone = attention(
         tokens[1:], Slots(start.appearance[1:], start.position[1:], start.scale[1:]), 2
@@ -132,7 +134,7 @@ def test_a_batch_is_its_samples() -> None:
 
 
 def test_the_readout_starts_as_the_identity() -> None:
-    attention, tokens, start = made(readout=True)
+    attention, tokens, start = build_attention(readout=True)
     with_it = attention(tokens, start, 2)
     attention.readout = None
     without = attention(tokens, start, 2)
@@ -142,7 +144,7 @@ def test_the_readout_starts_as_the_identity() -> None:
 
 
 def test_the_readout_leaves_position_and_scale_alone() -> None:
-    attention, tokens, start = made(readout=True)
+    attention, tokens, start = build_attention(readout=True)
     before = attention(tokens, start, 2).slots
     assert attention.readout is not None
     torch.nn.init.normal_(attention.readout.gate.weight)
@@ -178,7 +180,7 @@ def test_positions_come_from_the_generator() -> None:
 
 def test_starts_are_learned_appearances_and_unit_scales() -> None:
     attention = SlotAttention(count=3)
-    start = attention.first(torch.zeros(2, 3, 2))
+    start = attention.start_slots(torch.zeros(2, 3, 2))
     assert (start.scale == 1).all()
     assert torch.equal(start.appearance[0], attention.appearance)
     assert torch.equal(start.appearance[1], attention.appearance)
@@ -195,13 +197,13 @@ def test_parameters_are_those_of_the_release() -> None:
 def test_coordinates_are_not_rounded_under_autocast() -> None:
     attention = SlotAttention()
     tokens = torch.randn(2, 256, 64)
-    start = attention.first(torch.zeros(2, 6, 2))
+    start = attention.start_slots(torch.zeros(2, 6, 2))
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = attention(tokens, start, 1)
-    assert found.slots.position.dtype == torch.float32
-    assert found.slots.scale.dtype == torch.float32
-    assert found.attention.dtype == torch.float32
-    torch.testing.assert_close(found.attention.sum(-1), torch.ones(2, 6), atol=1e-5, rtol=0)
+        actual = attention(tokens, start, 1)
+    assert actual.slots.position.dtype == torch.float32
+    assert actual.slots.scale.dtype == torch.float32
+    assert actual.attention.dtype == torch.float32
+    torch.testing.assert_close(actual.attention.sum(-1), torch.ones(2, 6), atol=1e-5, rtol=0)
 
 
 def test_some_slots_and_one_exchanged() -> None:

@@ -12,7 +12,7 @@ from geoco.models.temporal import TemporalInitializer
 BATCH, SLOTS, DIM = 2, 4, 5
 
 
-def made(seed: int = 0) -> TemporalInitializer:
+def build_initializer(seed: int = 0) -> TemporalInitializer:
     """A small one past its first steps: everything in it does something."""
     torch.manual_seed(seed)
     initializer = TemporalInitializer(dim=DIM, width=8, heads=2, hidden=12).double()
@@ -78,8 +78,8 @@ def attend(attention: nn.MultiheadAttention, query: Tensor, others: list[Tensor]
 @pytest.mark.parametrize("length", [1, 2, 4])
 @torch.no_grad()
 def test_against_loops(length: int) -> None:
-    initializer, states = made(), history(length)
-    found = initializer(states)
+    initializer, states = build_initializer(), history(length)
+    actual = initializer(states)
     for b in range(BATCH):
         tokens = [
             [
@@ -100,9 +100,9 @@ def test_against_loops(length: int) -> None:
             appearance = last.appearance[b, i] + delta[:DIM]
             position = (last.position[b, i] + delta[DIM : DIM + 2]).clamp(-1, 1)
             scale = min(max(last.scale[b, i].item() * math.exp(delta[-1].item()), 0.001), 2)
-            torch.testing.assert_close(found.appearance[b, i], appearance)
-            torch.testing.assert_close(found.position[b, i], position)
-            assert found.scale[b, i].item() == pytest.approx(scale)
+            torch.testing.assert_close(actual.appearance[b, i], appearance)
+            torch.testing.assert_close(actual.position[b, i], position)
+            assert actual.scale[b, i].item() == pytest.approx(scale)
 
 
 def test_the_update_by_hand() -> None:
@@ -155,7 +155,7 @@ def test_parameters_are_those_of_its_layers() -> None:
 
 
 def test_slots_may_come_in_any_order() -> None:
-    initializer, states = made(), history()
+    initializer, states = build_initializer(), history()
     order = torch.tensor([2, 0, 3, 1])
     shuffled = [Slots(*(part[:, order] for part in parts(slots))) for slots in states]
     for mine, theirs in zip(parts(initializer(shuffled)), parts(initializer(states)), strict=True):
@@ -163,7 +163,7 @@ def test_slots_may_come_in_any_order() -> None:
 
 
 def test_a_batch_is_its_samples() -> None:
-    initializer, states = made(), history()
+    initializer, states = build_initializer(), history()
     together = initializer(states)
     alone = initializer([Slots(*(part[1:] for part in parts(slots))) for slots in states])
     for mine, theirs in zip(parts(alone), parts(together), strict=True):
@@ -171,21 +171,21 @@ def test_a_batch_is_its_samples() -> None:
 
 
 def test_the_past_of_a_slot_is_its_own() -> None:
-    initializer, states = made(), history()
+    initializer, states = build_initializer(), history()
     before = initializer(states)
     after = initializer([states[0], changed(states[1], slot=2), states[2]])
     assert moved(before, after) == [False, False, True, False]
 
 
 def test_the_present_is_seen_by_all() -> None:
-    initializer, states = made(), history()
+    initializer, states = build_initializer(), history()
     before = initializer(states)
     after = initializer([*states[:2], changed(states[2], slot=2)])
     assert moved(before, after) == [True] * SLOTS
 
 
 def test_now_is_not_then_but_the_past_has_no_order() -> None:
-    initializer, (oldest, older, last) = made(), history()
+    initializer, (oldest, older, last) = build_initializer(), history()
     plain = initializer([oldest, older, last])
     assert moved(plain, initializer([oldest, last, older])) == [True] * SLOTS
     assert moved(plain, initializer([older, last])) == [True] * SLOTS
@@ -196,7 +196,7 @@ def test_now_is_not_then_but_the_past_has_no_order() -> None:
 
 
 def test_nothing_flows_back_in_time() -> None:
-    initializer = made()
+    initializer = build_initializer()
     states = [Slots(*(part.requires_grad_() for part in parts(slots))) for slots in history()]
     inputs = [part for slots in states for part in parts(slots)]
     outcome = sum(part.square().sum() for part in parts(initializer(states)))
@@ -221,13 +221,13 @@ def test_at_first_only_the_residual_learns() -> None:
 
 
 def test_nothing_is_rounded_under_autocast() -> None:
-    initializer = made().float()
+    initializer = build_initializer().float()
     states = [Slots(*(part.float() for part in parts(slots))) for slots in history()]
     expected = initializer(states)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = initializer(states)
+        actual = initializer(states)
         coarse = [Slots(s.appearance.bfloat16(), s.position, s.scale) for s in states]
         from_coarse = initializer(coarse)
-    for mine, theirs in zip(parts(found), parts(expected), strict=True):
+    for mine, theirs in zip(parts(actual), parts(expected), strict=True):
         assert torch.equal(mine, theirs)
     assert {part.dtype for part in parts(from_coarse)} == {torch.float32}

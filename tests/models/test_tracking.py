@@ -54,15 +54,15 @@ def test_each_frame_starts_where_the_slots_were() -> None:
     third = slots([[-0.5, 0.2], [0.5, 0.2], [0, 0.7]], [0, 1, 2])
     model = Scripted([first, second, third])
     start = torch.tensor([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]])
-    found = track_slots(model, torch.zeros(3, 3, 4, 4), start)
+    actual = track_slots(model, torch.zeros(3, 3, 4, 4), start)
     assert torch.equal(model.starts[0], start)
     assert torch.equal(model.starts[1], first.position[0])
     assert torch.equal(model.starts[2], second.position[0, [1, 0, 2]])
-    assert torch.equal(found.slots.position[1], second.position[0, [1, 0, 2]])
-    assert torch.equal(found.slots.appearance[1], APPEARANCES)
-    assert torch.equal(found.slots.position[2], third.position[0])
-    assert found.attention[:, :, 0].tolist() == [[0, 1, 2], [1, 0, 2], [0, 1, 2]]
-    assert found.gate[:, :, 0].tolist() == [[10, 11, 12], [11, 10, 12], [10, 11, 12]]
+    assert torch.equal(actual.slots.position[1], second.position[0, [1, 0, 2]])
+    assert torch.equal(actual.slots.appearance[1], APPEARANCES)
+    assert torch.equal(actual.slots.position[2], third.position[0])
+    assert actual.attention[:, :, 0].tolist() == [[0, 1, 2], [1, 0, 2], [0, 1, 2]]
+    assert actual.gate[:, :, 0].tolist() == [[10, 11, 12], [11, 10, 12], [10, 11, 12]]
 
 
 @pytest.mark.parametrize("length", [1, 3])

@@ -105,18 +105,18 @@ def test_the_slope_at_a_kink_is_toward_larger_dilations(device: str, step: float
 @pytest.mark.parametrize("name", SHAPES)
 def test_cpu_agrees_with_the_reference(name: str) -> None:
     inputs = make(name, torch.float64, "cpu")
-    found, truth = results(inputs, "cpu"), exact(inputs)
+    actual, truth = results(inputs, "cpu"), exact(inputs)
     for part in truth:
-        torch.testing.assert_close(found[part], truth[part], rtol=1e-9, atol=1e-9, msg=part)
+        torch.testing.assert_close(actual[part], truth[part], rtol=1e-9, atol=1e-9, msg=part)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", SHAPES | ON_GPU)
 def test_triton_in_float32(name: str) -> None:
     inputs = make(name, torch.float32, "cuda")
-    found, truth = results(inputs, "triton"), exact(inputs)
+    actual, truth = results(inputs, "triton"), exact(inputs)
     for part in truth:
-        assert relative(found[part], truth[part]) < 3e-5, part
+        assert relative(actual[part], truth[part]) < 3e-5, part
 
 
 def plain_in_half(inputs: list[Tensor]) -> dict[str, Tensor]:
@@ -135,9 +135,9 @@ def plain_in_half(inputs: list[Tensor]) -> dict[str, Tensor]:
 
 def check_half(name: str, device: str) -> None:
     inputs = make(name, torch.bfloat16, device)
-    found, truth, plain = results(inputs, "auto"), exact(inputs), plain_in_half(inputs)
+    actual, truth, plain = results(inputs, "auto"), exact(inputs), plain_in_half(inputs)
     for part in truth:
-        mine, theirs = relative(found[part], truth[part]), relative(plain[part], truth[part])
+        mine, theirs = relative(actual[part], truth[part]), relative(plain[part], truth[part])
         assert mine <= 2 * theirs + 1e-3, f"{part}: {mine:.2e} against {theirs:.2e}"
 
 
@@ -198,8 +198,8 @@ print("done")
 def test_the_registration_is_complete(device: str, bias: bool) -> None:
     x, weight, shift, dilation = make("plain", torch.float32, device)
     operator = torch.ops.geoco.scale_steered_conv2d.default
-    found = torch.library.opcheck(operator, (x, weight, shift if bias else None, dilation))
-    assert set(found.values()) == {"SUCCESS"}
+    actual = torch.library.opcheck(operator, (x, weight, shift if bias else None, dilation))
+    assert set(actual.values()) == {"SUCCESS"}
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -53,8 +53,8 @@ def test_gradients_by_differences() -> None:
 
 def test_the_registration_is_complete() -> None:
     field = torch.randn(2, 3, 4, 4, requires_grad=True)
-    found = torch.library.opcheck(torch.ops.geoco.upsample_bilinear.default, (field, 8, 9))
-    assert set(found.values()) == {"SUCCESS"}
+    actual = torch.library.opcheck(torch.ops.geoco.upsample_bilinear.default, (field, 8, 9))
+    assert set(actual.values()) == {"SUCCESS"}
 
 
 @pytest.mark.parametrize("size", [(1, 8), (8, 3)])
@@ -69,7 +69,7 @@ def test_the_reach_of_a_pixel(coarse: int, fine: int) -> None:
     cuda = pytest.importorskip("geoco.ops.cuda", reason="the kernels need Triton")
     scale = (coarse - 1) / (fine - 1)
     near = [sum(abs(f * scale - c) < 1 - 1e-9 for f in range(fine)) for c in range(coarse)]
-    assert cuda._reach(coarse, fine) == max(near)
+    assert cuda._compute_reach(coarse, fine) == max(near)
 
 
 def test_triton_kernels_in_the_interpreter() -> None:

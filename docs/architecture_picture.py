@@ -1,8 +1,10 @@
 """Draws the layers of docs/architecture.md: `python docs/architecture_picture.py`."""
 
+import json
 from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
+from PIL.PngImagePlugin import PngInfo
 
 IMAGE = Path(__file__).parent / "images" / "architecture.png"
 # From the highest layer to the lowest, what is in each part; a test compares them with the imports.
@@ -49,7 +51,7 @@ PAPER, BOX, EDGE, INK, GREY = (
 )
 
 
-def draw() -> Image.Image:
+def draw_layers() -> Image.Image:
     height = 2 * MARGIN + len(LAYERS) * (ROW + GAP) - GAP
     scale = 2  # for sharp screens
     image = Image.new("RGB", (scale * WIDTH, scale * height), PAPER)
@@ -69,5 +71,7 @@ def draw() -> Image.Image:
 
 
 if __name__ == "__main__":
-    draw().save(IMAGE, optimize=True)
+    texts = PngInfo()
+    texts.add_text("layers", json.dumps(LAYERS))  # so that a test sees whether the picture is old
+    draw_layers().save(IMAGE, optimize=True, pnginfo=texts)
     print(f"wrote {IMAGE}")

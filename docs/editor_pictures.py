@@ -10,10 +10,10 @@ from pathlib import Path
 
 import torch
 import uvicorn
-from geoco.edit import Editor
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from geoco import zoo
+from geoco import Editor
+from geoco.models import pretrained
 from geoco.web import create_app
 from geoco.web.server import open_listener
 
@@ -23,7 +23,7 @@ PHONE = {"width": 390, "height": 844}
 
 
 def main() -> None:
-    name = sys.argv[1] if len(sys.argv) > 1 else next(iter(zoo.shipped()))
+    name = sys.argv[1] if len(sys.argv) > 1 else next(iter(pretrained.shipped()))
     torch.set_num_threads(1)
     app = create_app(Editor.load(name))
     listener = open_listener("127.0.0.1", 0)

@@ -6,18 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from geoco.decoders import Decoder
-from geoco.slots import Slots
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from geoco import draw
+from geoco import drawing
+from geoco.config import DecoderConfig
 from geoco.geometry import count_samples
+from geoco.models.decoders import DECODERS
+from geoco.models.slots import Slots
 from geoco.ops import ScaleSteeredConv2d
 
 IMAGES = Path(__file__).parent / "images"
 PAPER, INK, LINE = (255, 255, 255), (40, 40, 40), (205, 205, 205)
-BLUE, ORANGE = tuple(draw.COLORS[1].tolist()), tuple(draw.COLORS[0].tolist())
+BLUE, ORANGE = tuple(drawing.COLORS[1].tolist()), tuple(drawing.COLORS[0].tolist())
 MARGIN, HEADER = 14, 40
 
 # Searched for: a compact shape near the slot's centre, and decoders that differ clearly there.
@@ -25,7 +26,7 @@ SEED = 675
 EXTENT = 3
 
 
-def taps(size: int, scale: float, pixels: int = 11, zoom: int = 28) -> draw.Picture:
+def draw_taps(size: int, scale: float, pixels: int = 11, zoom: int = 28) -> drawing.Picture:
     """Where the taps of one output pixel lie; each pixel is as dark as it is read."""
     dilation = ScaleSteeredConv2d(1, 1, size).dilation(torch.tensor([scale])).item()
     offsets = dilation * (np.arange(size) - size // 2)
@@ -51,27 +52,27 @@ def taps(size: int, scale: float, pixels: int = 11, zoom: int = 28) -> draw.Pict
     return np.asarray(image.reduce(fine))
 
 
-def fields(scales: Sequence[float]) -> dict[str, Tensor]:
+def decode_alpha(scales: Sequence[float]) -> dict[str, Tensor]:
     """Alpha logits [scale, height, width] of one slot from untrained decoders of equal weights."""
     torch.manual_seed(SEED)
-    steered = Decoder("steered")
+    steered = DECODERS["steered"](DecoderConfig(), 64)
     appearance = 0.3 * torch.randn(1, 64)
-    conventional = Decoder("conventional")
+    conventional = DECODERS["conventional"](DecoderConfig(), 64)
     conventional.load_state_dict(steered.state_dict(), strict=False)  # it has no gains
     slots = Slots(
         appearance.expand(len(scales), -1), torch.zeros(len(scales), 2), torch.tensor(scales)
     )
-    found = {}
+    logits = {}
     for name, decoder in (("scale-steered", steered), ("conventional", conventional)):
         with torch.no_grad():
             wide = decoder(slots, extent=EXTENT, alpha_only=True).logits
-        side = decoder.sizes[-1]
+        side = decoder.size
         start = (count_samples(side, EXTENT) - side) // 2  # the usual canvas, far from all borders
-        found[name] = wide[:, start : start + side, start : start + side]
-    return found
+        logits[name] = wide[:, start : start + side, start : start + side]
+    return logits
 
 
-def colored(logits: Tensor, zero: Tensor, unit: Tensor, zoom: int = 4) -> draw.Picture:
+def draw_logits(logits: Tensor, zero: Tensor, unit: Tensor, zoom: int = 4) -> drawing.Picture:
     """Logits from white through blue to dark, about `zero` and in units of `unit`."""
     level = torch.sigmoid(4 * (logits - zero) / unit).numpy()[..., None]
     stops = np.array([PAPER, _mix(PAPER, BLUE, 0.35), BLUE, _mix(BLUE, INK, 0.8)], dtype=float)
@@ -79,12 +80,12 @@ def colored(logits: Tensor, zero: Tensor, unit: Tensor, zoom: int = 4) -> draw.P
     lower = np.minimum(place.astype(int), len(stops) - 2)[..., 0]
     part = place - lower[..., None]
     picture = np.rint(stops[lower] * (1 - part) + stops[lower + 1] * part).astype(np.uint8)
-    return draw.magnify(picture, zoom)
+    return drawing.magnify(picture, zoom)
 
 
-def labelled(
-    rows: Mapping[str, Sequence[draw.Picture]], columns: Sequence[str], label: int
-) -> draw.Picture:
+def compose_labelled(
+    rows: Mapping[str, Sequence[drawing.Picture]], columns: Sequence[str], label: int
+) -> drawing.Picture:
     """A sheet of pictures with a heading above each column and beside each row."""
     height, width, _ = next(iter(rows.values()))[0].shape
     size = (
@@ -113,19 +114,22 @@ def _mix(a: tuple[int, ...], b: tuple[int, ...], part: float) -> tuple[int, ...]
 
 def main() -> None:
     scales = [0.1, 0.2, 0.3, 0.4]
-    rows = {f"{size} x {size}": [taps(size, scale) for scale in scales] for size in (3, 5)}
+    rows = {f"{size} x {size}": [draw_taps(size, scale) for scale in scales] for size in (3, 5)}
     columns = [f"s = {scale:g},  d = {scale / 0.2:g}" for scale in scales]
-    draw.save(IMAGES / "operator-taps.png", [labelled(rows, columns, label=72)])
+    drawing.save_pictures(IMAGES / "operator-taps.png", [compose_labelled(rows, columns, label=72)])
 
     scales = [0.1, 0.15, 0.2, 0.3, 0.4]
-    found = fields(scales)
-    usual = found["scale-steered"][2]
+    fields = decode_alpha(scales)
+    usual = fields["scale-steered"][2]
     zero, unit = torch.quantile(usual, 0.93), usual.std()
     rows = {
-        name: [colored(field, zero, unit) for field in logits] for name, logits in found.items()
+        name: [draw_logits(field, zero, unit) for field in logits]
+        for name, logits in fields.items()
     }
     columns = [f"s = {scale:g}" for scale in scales]
-    draw.save(IMAGES / "operator-scales.png", [labelled(rows, columns, label=148)])
+    drawing.save_pictures(
+        IMAGES / "operator-scales.png", [compose_labelled(rows, columns, label=148)]
+    )
 
 
 if __name__ == "__main__":

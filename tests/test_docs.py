@@ -2,6 +2,8 @@
 
 import ast
 import importlib
+import importlib.util
+import json
 import re
 import shutil
 import subprocess
@@ -9,8 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import test_architecture
 import yaml
 from helpers import ROOT
+from PIL import Image
 
 # What a hidden folder holds (an environment, caches) or a run writes is nobody's document.
 PAGES = sorted(
@@ -117,16 +121,36 @@ def test_names_in_prose_exist(page: Path) -> None:
             assert (ROOT / path).exists(), path
 
 
+def check_imports(code: str) -> None:
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                resolve(f"{node.module}.{alias.name}")
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                importlib.import_module(alias.name)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_code_in_pages_imports_what_there_is(page: Path) -> None:
     for code in snippets(page):
-        for node in ast.walk(ast.parse(code)):
-            if isinstance(node, ast.ImportFrom):
-                for alias in node.names:
-                    resolve(f"{node.module}.{alias.name}")
-            elif isinstance(node, ast.Import):
-                for alias in node.names:
-                    importlib.import_module(alias.name)
+        check_imports(code)
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "docs").glob("*.py")), ids=name_of)
+def test_scripts_that_draw_pictures_import_what_there_is(script: Path) -> None:
+    check_imports(script.read_text())
+
+
+def test_the_picture_of_the_layers_is_true() -> None:
+    spec = importlib.util.spec_from_file_location("picture", ROOT / "docs/architecture_picture.py")
+    assert spec is not None
+    assert spec.loader is not None
+    picture = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(picture)
+    assert [set(layer) for layer in reversed(picture.LAYERS)] == test_architecture.LAYERS
+    with Image.open(picture.IMAGE) as shown:
+        assert json.loads(shown.text["layers"]) == list(picture.LAYERS)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/solids.md", "docs/operator.md"])
@@ -167,6 +191,6 @@ def test_the_citation_is_valid() -> None:
     assert " and ".join(listed) in readme
 
 
-def test_the_readme_fits_a_page_and_the_architecture_another() -> None:
-    for page, limit in (("README.md", 95), ("docs/results.md", 150)):
+def test_pages_that_are_read_first_are_short() -> None:
+    for page, limit in (("README.md", 95), ("docs/results.md", 150), ("docs/architecture.md", 60)):
         assert len((ROOT / page).read_text().splitlines()) <= limit

@@ -124,10 +124,6 @@ class Blobs(Model):
     def slot_count(self) -> int:
         return self.settings.slots
 
-    @property
-    def cold_scale(self) -> float:
-        return 0.5
-
     def bind(self, video: Tensor, positions: Tensor, temporal: bool = True) -> Binding:
         batch, time = video.shape[:2]
         position = positions[:, None].expand(batch, time, -1, 2)
@@ -137,7 +133,7 @@ class Blobs(Model):
         attention = attention / attention.sum(-1, keepdim=True)
         tokens = nn.functional.adaptive_avg_pool2d(video.flatten(0, 1), TOKENS)
         seen = attention @ tokens.flatten(-2).mT.unflatten(0, (batch, time))
-        return Binding(Slots(seen, position, scale), attention, None)
+        return Binding(Slots(seen, position, scale), attention, torch.zeros_like(seen))
 
     def decode_slots(self, slots: Slots, extent: int = 1, alpha_only: bool = False) -> Fields:
         logits = draw_blobs(slots.position, slots.scale, SIZE, extent)
@@ -177,6 +173,13 @@ def test_a_baseline_with_its_own_loss(monkeypatch: pytest.MonkeyPatch, tmp_path:
         [rec + 0.1 * large for rec, large in zip(metrics["rec"], metrics["largeness"], strict=True)]
     )
     assert "geo" not in metrics
+    monkeypatch.setitem(evaluation.ADAPTERS, "blobs", evaluation.GeoCoModel)
+    model = build(settings.model)
+    scores = evaluation.evaluate(
+        evaluation.adapter(model), solids(), tmp_path / "tables", "blobs", windows=2
+    )
+    assert scores.tables["factual"]["psnr"] > 0
+    assert scores.tables["editing"]["all"]["position"]["f1"]["estimate"] >= 0
 
 
 # -- a table of the evaluation ---------------------------------------------------------------------

@@ -24,8 +24,9 @@ from geoco.reporting.results import Values
 from geoco.training import Objective, objectives
 from geoco.training.curriculum import Mode
 from geoco.training.objective import Draws, Losses
-from geoco.training.run_folder import Run, read_metrics
-from geoco.training.trainer import Machine, start
+from geoco.training.launch import Machine, start_training
+from geoco.training.metrics_log import read_metrics
+from geoco.training.run_folder import Run
 
 SIZE, TOKENS = 16, 4
 SMALL = [
@@ -53,7 +54,7 @@ def draw_blobs(position: Tensor, scale: Tensor, side: int, extent: int = 1) -> T
 
 
 def train(settings: config.Config, folder: Path) -> dict[str, list[float]]:
-    start(settings, folder, Machine("cpu"), None, Console(quiet=True))
+    start_training(settings, folder, Machine("cpu"), None, Console(quiet=True))
     return read_metrics(folder / "metrics.csv")
 
 

@@ -8,6 +8,8 @@ from typing import Literal
 
 import pytest
 import torch
+from geoco.training.launch import Machine, start_training
+from geoco.training.metrics_log import read_metrics
 from helpers import solids, tiny
 from rich.console import Console
 from torch import Tensor, nn
@@ -19,13 +21,13 @@ from geoco.models.build import MODELS, build
 from geoco.models.decoders import DECODERS, Decoder, Fields
 from geoco.models.interface import Model
 from geoco.models.slots import Binding, Slots
+from geoco.publishing.model_card import Card
+from geoco.publishing.publish import make_portable
 from geoco.reporting.cells import TextTable
 from geoco.reporting.results import Values
 from geoco.training import Objective, objectives
 from geoco.training.curriculum import Mode
 from geoco.training.objective import Draws, Losses
-from geoco.training.launch import Machine, start_training
-from geoco.training.metrics_log import read_metrics
 from geoco.training.run_folder import Run
 
 SIZE, TOKENS = 16, 4
@@ -56,6 +58,10 @@ def draw_blobs(position: Tensor, scale: Tensor, side: int, extent: int = 1) -> T
 def train(settings: config.Config, folder: Path) -> dict[str, list[float]]:
     start_training(settings, folder, Machine("cpu"), None, Console(quiet=True))
     return read_metrics(folder / "metrics.csv")
+
+
+def write_card(settings: config.Config, model: Model) -> str:
+    return Card("mine", make_portable(settings), model, 2, (0.1, 0.3), (20.0, 2)).text()
 
 
 # -- a decoder -------------------------------------------------------------------------------------
@@ -97,6 +103,7 @@ def test_a_decoder(tmp_path: Path) -> None:
     assert metrics["step"] == [1, 2]
     assert metrics["rec"][1] != metrics["rec"][0]
     assert Run.open(tmp_path / "run").config == settings
+    assert "drawn by a decoder of another design (`blobs`)" in write_card(settings, model)
 
 
 # -- a baseline with its own loss ------------------------------------------------------------------
@@ -174,8 +181,9 @@ def test_a_baseline_with_its_own_loss(monkeypatch: pytest.MonkeyPatch, tmp_path:
         [rec + 0.1 * large for rec, large in zip(metrics["rec"], metrics["largeness"], strict=True)]
     )
     assert "geo" not in metrics
-    monkeypatch.setitem(evaluation.ADAPTERS, "blobs", evaluation.GeoCoModel)
     model = build(settings.model)
+    assert "A model of the kind `blobs`: it takes" in write_card(settings, model)
+    monkeypatch.setitem(evaluation.ADAPTERS, "blobs", evaluation.GeoCoModel)
     scores = evaluation.evaluate(
         evaluation.adapter(model), solids(), tmp_path / "tables", "blobs", windows=2
     )

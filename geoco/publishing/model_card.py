@@ -117,7 +117,18 @@ class Card:
         return f"---\n{yaml.safe_dump(front, sort_keys=False)}---"
 
     def _describe_model(self) -> str:
-        model, size = self.config.model, self.model.size
+        size = self.model.size
+        sentences = [
+            f"{self._name_method()}: it takes a picture of {size} x {size} pixels apart into "
+            f"{self.model.slot_count} slots with an appearance, a position "
+            "and a scale each, and draws them again after any of these was changed.",
+            *([self._describe_parts()] if self.config.model.kind == "geoco" else []),
+            *([f"**{self.trial}**"] if self.trial else []),
+        ]
+        return " ".join(sentences)
+
+    def _describe_parts(self) -> str:
+        model = self.config.model
         encoder = (
             "DINOv2 features" if isinstance(model.encoder, DinoEncoderConfig) else "convolutions"
         )
@@ -125,18 +136,17 @@ class Card:
             *(["a selector that gives stray pixels back"] if model.selector.enabled else []),
             *(["a temporal initializer"] if model.temporal.enabled else []),
         ]
-        sentences = [
-            f"{self._name_method()}: it takes a picture of {size} x "
-            f"{size} pixels apart into {model.slots.count} slots with an appearance, a position "
-            "and a scale each, and draws them again after any of these was changed.",
-            f"Read by {encoder}, drawn by {_DECODERS[model.decoder.design]} "
-            f"(`{model.decoder.design}`){''.join(f', with {extra}' for extra in extras)}.",
-            *([f"**{self.trial}**"] if self.trial else []),
-        ]
-        return " ".join(sentences)
+        decoder = _DECODERS.get(model.decoder.design, "a decoder of another design")
+        return (
+            f"Read by {encoder}, drawn by {decoder} "
+            f"(`{model.decoder.design}`){''.join(f', with {extra}' for extra in extras)}."
+        )
 
     def _name_method(self) -> str:
         train = self.config.train
+        kind: str = self.config.model.kind
+        if kind != "geoco":
+            return f"A model of the kind `{kind}`"
         if train.weights.geo and any("geo" in phase.terms for phase in train.phases):
             return "GeoCo-SAVi, geometry-consistent slot attention"
         return "Isotropic slot attention without geometry consistency"

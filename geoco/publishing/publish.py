@@ -204,7 +204,7 @@ def measure_trained_scales(
 
 def make_portable(config: Config) -> Config:
     """A configuration that names no place of this machine: of absolute paths the last part."""
-    data, encoder = config.data, config.model.encoder
+    data, encoder = config.data, getattr(config.model, "encoder", None)
     if isinstance(encoder, DinoEncoderConfig) and encoder.weights.startswith((".", "/", "~")):
         raise GeocoError(
             "model.encoder.weights is a place on this machine: say under which name others find "

@@ -8,8 +8,6 @@ from typing import Literal
 
 import pytest
 import torch
-from geoco.training.launch import Machine, start_training
-from geoco.training.metrics_log import read_metrics
 from helpers import solids, tiny
 from rich.console import Console
 from torch import Tensor, nn
@@ -27,6 +25,8 @@ from geoco.reporting.cells import TextTable
 from geoco.reporting.results import Values
 from geoco.training import Objective, objectives
 from geoco.training.curriculum import Mode
+from geoco.training.launch import Machine, start_training
+from geoco.training.metrics_log import read_metrics
 from geoco.training.objective import Draws, Losses
 from geoco.training.run_folder import Run
 
@@ -61,7 +61,7 @@ def train(settings: config.Config, folder: Path) -> dict[str, list[float]]:
 
 
 def write_card(settings: config.Config, model: Model) -> str:
-    return Card("mine", make_portable(settings), model, 2, (0.1, 0.3), (20.0, 2)).text()
+    return Card("mine", make_portable(settings), model, 2, (0.1, 0.3), (20.0, 2)).to_markdown()
 
 
 # -- a decoder -------------------------------------------------------------------------------------
@@ -183,7 +183,6 @@ def test_a_baseline_with_its_own_loss(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert "geo" not in metrics
     model = build(settings.model)
     assert "A model of the kind `blobs`: it takes" in write_card(settings, model)
-    monkeypatch.setitem(evaluation.ADAPTERS, "blobs", evaluation.GeoCoModel)
     scores = evaluation.evaluate(
         evaluation.adapter(model), solids(), tmp_path / "tables", "blobs", windows=2
     )

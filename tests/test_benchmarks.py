@@ -1,5 +1,7 @@
 """What benchmarks count, where it can be known."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -39,6 +41,40 @@ def test_products_are_counted_as_those_of_an_ordinary_convolution() -> None:
             y.sum().backward()
         counts.append((there.get_total_flops(), back.get_total_flops()))
     assert counts[0] == counts[1] == (2 * 2 * 8 * 6 * 3 * 5 * 9, 2 * 2 * 2 * 8 * 6 * 3 * 5 * 9)
+
+
+def test_the_breakdown_of_a_training_step_comes_to_its_end() -> None:
+    root = Path(__file__).parent.parent
+    tiny = (
+        "data.episodes={train: 2, val: 1, test: 1}", "data.frames=4", "data.height=16",
+        "data.width=16", "data.supersample=1", "model.encoder.width=8",
+        "model.slots={count: 4, dim: 8, update_dim: 16, grid_dim: 16}",
+        "model.decoder.broadcast=4", "model.decoder.layers=[[8,5],[16,3]]", "train.batch=2",
+        "train.precision=32-true",
+    )  # fmt: skip
+    command = [sys.executable, "benchmarks/training.py", "--breakdown", "--weights", "none"]
+    done = subprocess.run(
+        [*command, "--device", "cpu", *tiny],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = done.stdout.splitlines()[-9:]
+    assert rows[0].split() == ["forward", "backward", "least"]
+    names = [row[29:].strip() for row in rows[1:]]
+    assert names == [
+        "encoder",
+        "slot attention",
+        "decoder",
+        "alpha once more, for pos and tail",
+        "counterfactual decode",
+        "losses, pairs, selector and teacher",
+        "clipping and optimisers",
+        "together",
+    ]
 
 
 def test_pixels_of_the_selector_are_counted_by_hand() -> None:

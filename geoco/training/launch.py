@@ -16,6 +16,7 @@ from geoco.models.build import build
 from geoco.ops.steered import choose_backend
 from geoco.training.curriculum import Curriculum
 from geoco.training.run_folder import Run
+from geoco.training.step import find_objective
 from geoco.training.trainer import Trainer
 
 
@@ -40,6 +41,8 @@ def start_training(
     if config is not None and origin is not None:
         _check_origin(origin, config)
     settings = (Run.open(folder).config if config is None else config).train
+    if config is not None:
+        find_objective(config)
     fabric = _launch_fabric(machine, settings.precision)
     if config is not None and fabric.is_global_zero:
         Run.create(folder, config, origin)

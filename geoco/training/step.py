@@ -34,7 +34,9 @@ class Stepper:
         self.compiled = config.train.compile and self.device.type == "cuda"
         if self.compiled:
             model.compile_parts()
-        self.objective = make_objective(model, config, self.compiled and fabric.world_size == 1)
+        # Compiled, its functions could not talk to other processes.
+        compiled = self.compiled and fabric.world_size == 1
+        self.objective = find_objective(config)(model, config.train, compiled)
         # What is measured at every step, in this order.
         self.columns = (
             *self.objective.terms,
@@ -224,17 +226,14 @@ class Stepper:
         return optimizer
 
 
-def make_objective(model: Model, config: Config, compiled: bool) -> Objective:
-    """The objective that trains this kind of model.
-
-    Compiled, its functions could not talk to other processes.
-    """
+def find_objective(config: Config) -> type[Objective]:
+    """The objective that trains the configuration's kind of model."""
     kind = config.model.kind
     if kind not in objectives:
         raise GeocoError(
             f"model.kind: nothing says how '{kind}' is trained: add it to geoco.training.objectives"
         )
-    return objectives[kind](model, config.train, compiled)
+    return objectives[kind]
 
 
 def _set_rate(group: dict[str, Any], rate: float) -> None:

@@ -10,7 +10,7 @@ from helpers import ROOT, geoco
 from PIL import Image
 
 from geoco import config, geometry
-from geoco.cli.main import curriculum as draw_curriculum
+from geoco.cli.training import draw_curriculum
 from geoco.models.build import build
 from geoco.training import curriculum
 

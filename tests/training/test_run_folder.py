@@ -14,6 +14,7 @@ import torch
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+import geoco
 from geoco.config import Config, ModelConfig, SlotsConfig, StoreConfig, override
 from geoco.errors import GeocoError
 from geoco.models import checkpoints
@@ -165,6 +166,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 def test_commit_of_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Path(geoco.__file__).parent == run_folder._SOURCE
     package = tmp_path / "checkout" / "geoco"
     package.mkdir(parents=True)
     monkeypatch.setattr(run_folder, "_SOURCE", package)

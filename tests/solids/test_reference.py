@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 def test_statistics_agree() -> None:
     sys.path.insert(0, str(ROOT / "benchmarks"))
     try:
-        from solids_statistics import _statistics
+        from solids_statistics import _compute_statistics
     finally:
         sys.path.pop(0)
     stored = np.load(REFERENCE)
@@ -32,8 +32,8 @@ def test_statistics_agree() -> None:
         np.repeat(np.arange(len(index)), index.shape[1]), index.flatten()
     )
     pictures = render_scenes(scenes, dataset.canvas)
-    ours = _statistics(pictures.frames.permute(0, 2, 3, 1).numpy(), pictures.masks.numpy())
-    for name, value in _statistics(frames, masks).items():
+    ours = _compute_statistics(pictures.frames.permute(0, 2, 3, 1).numpy(), pictures.masks.numpy())
+    for name, value in _compute_statistics(frames, masks).items():
         difference = np.abs(ours[name] - value)
         if "RGB" in name:
             assert difference.max() < 10, name

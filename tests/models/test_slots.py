@@ -218,3 +218,19 @@ def test_some_slots_and_one_exchanged() -> None:
     # What was there before is untouched, and so are the others.
     assert torch.equal(slots.scale, torch.ones(2, 3))
     assert torch.equal(changed[:, :2].appearance, slots[:, :2].appearance)
+
+
+def test_slots_carry_themselves() -> None:
+    pieces = [
+        Slots(torch.rand(2, 3, 5), torch.rand(2, 3, 2), torch.rand(2, 3)).to(torch.float64)
+        for _ in range(4)
+    ]
+    stacked, joined = Slots.stack(pieces, 1), Slots.cat(pieces)
+    for name in ("appearance", "position", "scale"):
+        parts = [getattr(piece, name) for piece in pieces]
+        assert torch.equal(getattr(stacked, name), torch.stack(parts, 1))
+        assert torch.equal(getattr(joined, name), torch.cat(parts))
+        assert torch.equal(getattr(stacked[:, 2], name), parts[2])
+        assert torch.equal(getattr(joined.map(torch.neg), name), -torch.cat(parts))
+        assert torch.equal(getattr(pieces[0].flatten(), name)[4], parts[0][1, 1])
+        assert getattr(stacked, name).dtype == torch.float64

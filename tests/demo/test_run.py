@@ -437,7 +437,7 @@ def test_which_model_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
         ((), None),
     ):
         shipped = dict.fromkeys(names, Path())
-        monkeypatch.setattr(pretrained, "shipped", lambda shipped=shipped: shipped)
+        monkeypatch.setattr(pretrained, "list_shipped", lambda shipped=shipped: shipped)
         assert run.find_preferred() == wanted
 
 

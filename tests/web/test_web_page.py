@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import uvicorn
-from helpers_web import SIZE, decode_image, encode_image, make_editor, make_frames, make_samples
+from helpers_web import SIZE, decode_image, encode_image, make_samples
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 from geoco.editing.editor import Editor, Film, Scene
@@ -23,16 +23,6 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt install chromium")
 DESKTOP = {"width": 1280, "height": 1000}
 PHONE = {"width": 390, "height": 844}
-
-
-@pytest.fixture(scope="module")
-def editor() -> Editor:
-    return make_editor()
-
-
-@pytest.fixture(scope="module")
-def frames() -> np.ndarray:
-    return make_frames()
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pytest
 import torch
 from helpers import solids, tiny
 from rich.console import Console
 from torch import Tensor, nn
 
-from geoco import config, evaluation, geometry
+from geoco import Editor, config, evaluation, geometry
 from geoco.evaluation.tables import Evaluation, Table
 from geoco.evaluation.windows import Progress
 from geoco.models.build import MODELS, build
@@ -135,7 +136,7 @@ class Blobs(Model):
     def bind(self, video: Tensor, positions: Tensor, temporal: bool = True) -> Binding:
         batch, time = video.shape[:2]
         position = positions[:, None].expand(batch, time, -1, 2)
-        scale = self.scale.expand(batch, time, self.settings.slots)
+        scale = self.scale * video.new_ones(batch, time, self.settings.slots)
         logits = draw_blobs(position, scale, TOKENS).flatten(-2)
         attention = logits.softmax(2)
         attention = attention / attention.sum(-1, keepdim=True)
@@ -188,6 +189,8 @@ def test_a_baseline_with_its_own_loss(monkeypatch: pytest.MonkeyPatch, tmp_path:
     )
     assert scores.tables["factual"]["psnr"] > 0
     assert scores.tables["editing"]["all"]["position"]["f1"]["estimate"] >= 0
+    scene = Editor.load(tmp_path / "run").encode(np.zeros((SIZE, SIZE, 3), np.uint8))
+    assert scene.move(1, dx=3, dy=0).image.shape == (SIZE, SIZE, 3)
 
 
 # -- a table of the evaluation ---------------------------------------------------------------------

@@ -23,7 +23,7 @@ PHONE = {"width": 390, "height": 844}
 
 
 def main() -> None:
-    name = sys.argv[1] if len(sys.argv) > 1 else next(iter(pretrained.shipped()))
+    name = sys.argv[1] if len(sys.argv) > 1 else next(iter(pretrained.list_shipped()))
     torch.set_num_threads(1)
     app = create_app(Editor.load(name))
     listener = open_listener("127.0.0.1", 0)

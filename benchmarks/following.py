@@ -17,7 +17,7 @@ from torch import Tensor
 from geoco import edit_maps
 from geoco.config import SolidsConfig, WindowConfig
 from geoco.data import SolidsDataset
-from geoco.evaluation import windows as population
+from geoco.evaluation.windows import choose_windows, draw_starting_positions
 from geoco.models import compositing, pretrained, tracking
 from geoco.models.interface import Model
 
@@ -60,14 +60,14 @@ def main() -> None:
     torch.set_num_threads(1)
     cut = WindowConfig(length=arguments.frames, stride=arguments.frames)
     dataset = SolidsDataset(SolidsConfig(window=cut), "val")
-    windows = population.chosen_windows(dataset, arguments.clips).tolist()
+    windows = choose_windows(dataset, arguments.clips).tolist()
     for name in arguments.models:
         model = pretrained.load(name).model
         found: dict[bool, list[float]] = {True: [], False: []}
         for window in windows:
             clip = dataset.batch([window])
             assert clip.masks is not None
-            start = population.starting_positions(window, model.slot_count)
+            start = draw_starting_positions(window, model.slot_count)
             for names, scores in found.items():
                 owned = masks(model, clip.video[0].float() / 255, start, names)
                 scores.extend(tube_f1(owned, clip.masks[0]))

@@ -22,10 +22,9 @@ from geoco import edit_maps, metrics
 from geoco.config import SolidsConfig
 from geoco.data import SolidsDataset
 from geoco.evaluation import adapter
-from geoco.evaluation import windows as population
-from geoco.evaluation.editing import EditRecords, Records, editing_scores
+from geoco.evaluation.editing import EditRecords, Records, score_editing
 from geoco.evaluation.run import read_records
-from geoco.evaluation.windows import Factual
+from geoco.evaluation.windows import Factual, choose_windows, compute_factual_of
 from geoco.models import pretrained
 from geoco.solids import Placement
 from geoco.solids.floor import compute_shadows
@@ -124,10 +123,10 @@ def main() -> None:
     loaded = pretrained.load(arguments.model)
     model = adapter(loaded.model, loaded.config)
     dataset = SolidsDataset(SolidsConfig(), "val")
-    windows = population.chosen_windows(dataset, arguments.windows)
+    windows = choose_windows(dataset, arguments.windows)
     if arguments.spread:
         windows = np.linspace(0, len(dataset) - 1, arguments.windows).round().astype(np.int64)
-    found = population.factual_of(model, dataset, windows, BATCH)
+    found = compute_factual_of(model, dataset, windows, BATCH)
     assert found.reference is not None
     total = Counts()
     for row, window in enumerate(windows.tolist()):
@@ -196,7 +195,7 @@ def show_edits(
     print(f"\nslots that only these results, or only these masks, have: {(here ^ there).sum()}")
     print(f"{'':<36}{'F1 of moves, sizes, transplants':>32}{'E_dp':>8}{'slopes':>16}{'D_app':>8}")
     for name, some in (("all", records), ("without floor alone", without(records, gone))):
-        scores = editing_scores(some)
+        scores = score_editing(some)
         kinds = (scores.all.position, scores.all.scale, scores.all.transplant)
         f1 = " ".join(f"{kind.f1.estimate:>10.2f}" for kind in kinds)
         moved, taken = scores.interior.position.error, scores.interior.transplant.error

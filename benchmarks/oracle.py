@@ -16,9 +16,9 @@ from geoco import drawing, metrics
 from geoco.config import SolidsConfig
 from geoco.data import SolidsDataset
 from geoco.evaluation import reference_objects
-from geoco.evaluation.exact_targets import truths
+from geoco.evaluation.exact_targets import draw_truths
 from geoco.evaluation.matched import REPLICATES
-from geoco.evaluation.windows import Factual, chosen_windows
+from geoco.evaluation.windows import Factual, choose_windows
 from geoco.metrics import rgb
 from geoco.models.slots import Slots
 
@@ -33,11 +33,11 @@ def main() -> None:
     arguments = parser.parse_args()
     dataset = SolidsDataset(SolidsConfig(), "val")
     factual = known(dataset, arguments.windows)
-    objects = reference_objects.references(factual)
+    objects = reference_objects.find_references(factual)
     asked = (
-        reference_objects.asked_moves(objects),
-        reference_objects.asked_resizes(objects),
-        reference_objects.asked_transplants(factual, objects),
+        reference_objects.ask_moves(objects),
+        reference_objects.ask_resizes(objects),
+        reference_objects.ask_transplants(factual, objects),
     )
     print(f"{len(objects)} objects of {len(factual)} windows, {len(set(factual.source))} videos")
     print(f"{'':12}{'edits':>8}{'full image, dB':>28}{'editing region, dB':>28}{'unedited':>10}")
@@ -46,8 +46,10 @@ def main() -> None:
         columns = []
         for chunk in torch.arange(len(edits)).split(BATCH):
             some = edits.rows(chunk)
-            made = reference_objects.oracle_targets(factual, objects, some, torch.device("cpu"))
-            truth = truths(dataset, factual, objects, some, torch.device("cpu"))
+            made = reference_objects.compute_oracle_targets(
+                factual, objects, some, torch.device("cpu")
+            )
+            truth = draw_truths(dataset, factual, objects, some, torch.device("cpu"))
             frame = factual.frame[objects.window[some.object]].double() / 255
             columns.append(
                 torch.stack(
@@ -76,19 +78,19 @@ def examples(
     dataset: SolidsDataset,
     factual: Factual,
     objects: reference_objects.References,
-    edits: reference_objects.Asked,
+    edits: reference_objects.AskedEdits,
 ) -> list[list[np.ndarray]]:
     """Frames, targets and truths of a few edits, three rows."""
     some = edits.rows(torch.linspace(0, len(edits) - 1, SHOWN).long())
-    made = reference_objects.oracle_targets(factual, objects, some, torch.device("cpu"))
-    truth = truths(dataset, factual, objects, some, torch.device("cpu"))
+    made = reference_objects.compute_oracle_targets(factual, objects, some, torch.device("cpu"))
+    truth = draw_truths(dataset, factual, objects, some, torch.device("cpu"))
     frames = factual.frame[objects.window[some.object]].double() / 255
     return [[picture(image) for image in row] for row in (frames, made.image, truth.image)]
 
 
 def known(dataset: SolidsDataset, limit: int) -> Factual:
     """Windows as a model that owns nothing would leave them: only frames and masks matter here."""
-    windows = chosen_windows(dataset, limit)
+    windows = choose_windows(dataset, limit)
     clips = dataset.batch(windows.tolist())
     assert clips.masks is not None
     count, size = len(windows), clips.video.shape[-1]

@@ -17,7 +17,7 @@ from torch import Tensor
 from geoco.config import SolidsConfig
 from geoco.data import SolidsDataset
 from geoco.evaluation import OneSlotModel, adapter
-from geoco.evaluation import windows as population
+from geoco.evaluation.windows import choose_windows, draw_starting_positions
 from geoco.models import pretrained
 from geoco.models.selector import find_domain
 from geoco.training import selector_teacher
@@ -70,12 +70,12 @@ def main() -> None:
         parser.error(f"{arguments.model}: this model has no selector: choose one that has")
     dataset = SolidsDataset(SolidsConfig(), "val")
     total = Counts()
-    windows = population.chosen_windows(dataset, arguments.windows)
+    windows = choose_windows(dataset, arguments.windows)
     for window in windows.tolist():
         clip = dataset.batch([window])
         assert clip.masks is not None
         frame, masks = clip.video[:, 0].float() / 255, clip.masks[:, 0]
-        encoded = model.encode(frame, population.starting_positions(window, model.slots)[None])
+        encoded = model.encode(frame, draw_starting_positions(window, model.slots)[None])
         assert encoded.attention is not None
         drawn = model.fields(encoded.slots)
         domain = find_domain(drawn.logits, selector.settings)

@@ -13,7 +13,7 @@ import torch
 from geoco.config import SolidsConfig
 from geoco.data import SolidsDataset
 from geoco.evaluation import windows
-from geoco.evaluation.editing import Kind, Scope, edit_records, editing_scores
+from geoco.evaluation.editing import Kind, Scope, record_edits, score_editing
 from geoco.evaluation.factual import Mean
 from geoco.evaluation.generator_model import TrueScenes
 
@@ -26,8 +26,8 @@ def main() -> None:
     torch.set_num_threads(1)
     dataset = SolidsDataset(SolidsConfig(), "val")
     truth = TrueScenes(dataset)
-    factual = windows.factual(truth, dataset, arguments.batch, arguments.windows)
-    scores = editing_scores(edit_records(truth, factual, arguments.batch))
+    factual = windows.compute_factual(truth, dataset, arguments.batch, arguments.windows)
+    scores = score_editing(record_edits(truth, factual, arguments.batch))
     videos = len(set(factual.source))
     print(f"{scores.objects} objects of {len(factual)} windows, {videos} videos")
     for name, scope in (("all valid edits", scores.all), ("interior", scores.interior)):

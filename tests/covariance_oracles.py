@@ -6,8 +6,8 @@ from torch import Tensor
 
 from geoco import config, geometry
 from geoco.evaluation import Encoded, Factual, SlotModel
-from geoco.evaluation import windows as population
 from geoco.evaluation.interfaces import Decoded
+from geoco.evaluation.windows import compute_factual
 from geoco.models.decoders import Fields
 from geoco.models.geoco import GeoCo
 from geoco.models.slots import Slots
@@ -114,7 +114,7 @@ def gaussian_attention(position: Tensor, scale: Tensor) -> Tensor:
 
 def record(model: SlotModel, windows: int, videos: int = 1) -> Factual:
     dataset = Numbered(video_major(videos, windows // videos), model.size)
-    return population.factual(model, dataset, 8)
+    return compute_factual(model, dataset, 8)
 
 
 def only(factual: Factual, slot: int) -> Tensor:

@@ -75,5 +75,5 @@ class Shown:
 def shown(kind: type[Painted] = Painted) -> tuple[Painted, Shown, matched.MatchedRecords]:
     model = kind(scenes(6, radii=(8.0, 9.0), objects=2))
     dataset = Shown(model, video_major(3, 2))
-    found = windows.factual(model, dataset, 4)
-    return model, dataset, matched.matched_records(model, dataset, found, 4)
+    found = windows.compute_factual(model, dataset, 4)
+    return model, dataset, matched.record_matched(model, dataset, found, 4)

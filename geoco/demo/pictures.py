@@ -22,7 +22,7 @@ from geoco.edit_maps import AffineMap
 from geoco.editing.decoded import SlotView
 from geoco.editing.editor import Editor, Film, Scene
 from geoco.errors import GeocoError
-from geoco.evaluation.reference_objects import reference_masks
+from geoco.evaluation.reference_objects import split_labels
 from geoco.solids import Move, Replace, Scale, SceneEdit
 
 SCENES, CANDIDATES = 6, 24  # rows of the gallery, and episodes to choose them from
@@ -90,7 +90,7 @@ def choose_subjects(editor: Editor, dataset: SolidsDataset) -> list[Subject]:
     subjects = []
     for window, clip in zip(windows, dataset.render_clips(windows), strict=True):
         assert clip.masks is not None
-        objects = reference_masks(clip.masks)[0]
+        objects = split_labels(clip.masks)[0]
         item = int(_compute_prominence(objects).argmax())
         scene = editor.encode(clip.video[0])
         slot = int(metrics.associate(objects, torch.from_numpy(scene.masks))[item])
@@ -167,7 +167,7 @@ def choose_clear_windows(dataset: SolidsDataset) -> list[int]:
     windows = [episode * len(dataset.starts) + start for episode in episodes]
     masks = dataset.batch(windows).masks
     assert masks is not None
-    areas = reference_masks(masks[:, 0]).sum((-2, -1))
+    areas = split_labels(masks[:, 0]).sum((-2, -1))
     count = (areas > 0).sum(1)
     large = ((areas == 0) | (areas >= SMALLEST_SHARE * masks[0, 0].numel())).all(1)
     clear = large & (count >= FEWEST_OBJECTS) & (count <= MOST_OBJECTS)
@@ -245,7 +245,7 @@ def edit_clip(editor: Editor, dataset: SolidsDataset, window: int) -> EditedClip
     frames = clip.video.permute(0, 2, 3, 1).numpy()
     film = editor.encode_video(frames, frames_per_second=CLIP_RATE)
     title, numbers = f"episode {clip.metadata['episode']}", tuple(clip.frames.tolist())
-    objects = reference_masks(clip.masks).transpose(0, 1)
+    objects = split_labels(clip.masks).transpose(0, 1)
     masks = torch.from_numpy(film.masks).transpose(0, 1)
     slots = metrics.associate(objects.flatten(1, 2), masks.flatten(1, 2)).tolist()
     order = objects.sum((-2, -1)).amin(1).argsort(descending=True, stable=True).tolist()

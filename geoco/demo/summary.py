@@ -15,24 +15,30 @@ from torch import Tensor
 from geoco import metrics
 from geoco.data.solids import SolidsDataset
 from geoco.evaluation import Encoded, OneSlotModel, adapter
-from geoco.evaluation.commands import Commands, eligibility, moves, resizes, transplanted
-from geoco.evaluation.commands import targets as ideal_targets
-from geoco.evaluation.decode_edits import edited_scenes
+from geoco.evaluation.commands import (
+    Commands,
+    build_moves,
+    build_resizes,
+    judge_eligibility,
+    transplant_given,
+)
+from geoco.evaluation.commands import compute_targets as ideal_targets
+from geoco.evaluation.decode_edits import decode_edits
 from geoco.evaluation.editing import PERCENT
-from geoco.evaluation.exact_targets import truths
-from geoco.evaluation.factual import Mean, segmentation
+from geoco.evaluation.exact_targets import draw_truths
+from geoco.evaluation.factual import Mean, measure_segmentation
 from geoco.evaluation.interfaces import Decoded
 from geoco.evaluation.matched import REPLICATES
 from geoco.evaluation.reference_objects import (
-    Asked,
+    AskedEdits,
     References,
-    asked_moves,
-    asked_resizes,
-    asked_transplants,
-    oracle_targets,
-    references,
+    ask_moves,
+    ask_resizes,
+    ask_transplants,
+    compute_oracle_targets,
+    find_references,
 )
-from geoco.evaluation.windows import Factual, factual
+from geoco.evaluation.windows import Factual, compute_factual
 from geoco.metrics import Interval, rgb
 from geoco.models import pretrained
 from geoco.models.compositing import composite, compute_alpha, compute_masks
@@ -83,15 +89,15 @@ def measure_model(
     slot_model = adapter(loaded.model, loaded.config)
     assert isinstance(slot_model, OneSlotModel)
     model = _RememberingModel(slot_model)
-    record = factual(model, dataset, BATCH, windows)
+    record = compute_factual(model, dataset, BATCH, windows)
     assert record.reference is not None
-    objects = references(record)
+    objects = find_references(record)
     kinds = [
         _measure_kind(model, dataset, record, objects, _take_turns(objects, asked))
         for asked in (
-            asked_moves(objects),
-            asked_resizes(objects),
-            asked_transplants(record, objects),
+            ask_moves(objects),
+            ask_resizes(objects),
+            ask_transplants(record, objects),
         )
     ]
     return Summary(
@@ -101,7 +107,7 @@ def measure_model(
         len(set(record.source)),
         len(objects),
         float(record.psnr.mean()),
-        segmentation(record, record.reference).foreground_ari,
+        measure_segmentation(record, record.reference).foreground_ari,
         *kinds,
     )
 
@@ -128,7 +134,7 @@ class _RememberingModel:
         return self._scenes[key]
 
 
-def _take_turns(objects: References, asked: Asked) -> Asked:
+def _take_turns(objects: References, asked: AskedEdits) -> AskedEdits:
     """Of each object one command, the next object the next one; transplants have but one."""
     if asked.kind == "transplant":
         return asked
@@ -138,24 +144,28 @@ def _take_turns(objects: References, asked: Asked) -> Asked:
 
 
 def _measure_kind(
-    model: OneSlotModel, dataset: SolidsDataset, record: Factual, objects: References, asked: Asked
+    model: OneSlotModel,
+    dataset: SolidsDataset,
+    record: Factual,
+    objects: References,
+    asked: AskedEdits,
 ) -> KindSummary:
     device = torch.device("cpu")
     able = objects.slot >= 0
     done = (able[asked.object] & able[asked.donor]).nonzero()[:, 0]
     commands = _find_commands(record, objects, asked.rows(done))
-    wanted = eligibility(record, commands)
+    wanted = judge_eligibility(record, commands)
     scored = wanted.valid & record.valid[commands.window, commands.slot].numpy()
     window = objects.window[asked.object]
     before = record.image[window]
     after = before.clone()
     masks, targets = torch.zeros(2, len(commands), *before.shape[-2:], dtype=torch.bool)
-    for chunk, slot, (colors, logits) in edited_scenes(model, record, commands, BATCH):
+    for chunk, slot, (colors, logits) in decode_edits(model, record, commands, BATCH):
         after[done[chunk]] = composite(colors, compute_alpha(logits))
         masks[chunk] = compute_masks(logits)[:, slot]
         targets[chunk] = ideal_targets(record, commands, chunk)[1]
-    truth = truths(dataset, record, objects, asked, device).image
-    region = oracle_targets(record, objects, asked, device).region
+    truth = draw_truths(dataset, record, objects, asked, device).image
+    region = compute_oracle_targets(record, objects, asked, device).region
     video = record.video[window.numpy()]
 
     def likeness(image: Float[Tensor, "edit 3 height width"]) -> Interval:
@@ -176,13 +186,13 @@ def _measure_kind(
     )
 
 
-def _find_commands(record: Factual, objects: References, asked: Asked) -> Commands:
+def _find_commands(record: Factual, objects: References, asked: AskedEdits) -> Commands:
     """The same edits through the slots of the objects."""
     recipients = objects.window[asked.object], objects.slot[asked.object]
     if asked.kind == "transplant":
         donors = objects.window[asked.donor], objects.slot[asked.donor]
-        return transplanted(record, recipients, donors)
-    every = (moves if asked.kind == "position" else resizes)(record, recipients)
+        return transplant_given(record, recipients, donors)
+    every = (build_moves if asked.kind == "position" else build_resizes)(record, recipients)
     each = len(every) // max(len(asked), 1)
     return every.rows(torch.arange(len(asked)) * each + asked.command)
 

@@ -3,7 +3,7 @@
 from geoco.evaluation.adapters import ADAPTERS, GeoCoModel, adapter
 from geoco.evaluation.commands import FACTORS, MOVES, Commands, Eligibility
 from geoco.evaluation.compare import Comparison, compare
-from geoco.evaluation.editing import EditingScores, EditRecords, Records, editing_scores
+from geoco.evaluation.editing import EditingScores, EditRecords, Records, score_editing
 from geoco.evaluation.factual import FactualScores
 from geoco.evaluation.figures import write_figures
 from geoco.evaluation.interfaces import (
@@ -19,7 +19,7 @@ from geoco.evaluation.interfaces import (
 from geoco.evaluation.run import Results, evaluate, read_matched, read_records, read_tubes
 from geoco.evaluation.stability import SharedBackgroundScores, StabilityScores
 from geoco.evaluation.tables import TABLES, Evaluation, Table, build_text_tables
-from geoco.evaluation.windows import Factual, Windows, starting_positions, window_major
+from geoco.evaluation.windows import Factual, Windows, draw_starting_positions, order_window_major
 from geoco.reporting.formats import format_latex, format_markdown
 from geoco.reporting.results import as_values, read_table, write_table
 
@@ -54,17 +54,17 @@ __all__ = [
     "as_values",
     "build_text_tables",
     "compare",
-    "editing_scores",
+    "draw_starting_positions",
     "evaluate",
     "format_latex",
     "format_markdown",
+    "order_window_major",
     "read_matched",
     "read_records",
     "read_table",
     "read_tubes",
-    "starting_positions",
+    "score_editing",
     "unplaced",
-    "window_major",
     "write_figures",
     "write_table",
 ]

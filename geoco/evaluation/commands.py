@@ -15,7 +15,7 @@ from torch import Tensor
 
 from geoco import edit_maps, metrics
 from geoco.edit_maps import AffineMap
-from geoco.evaluation.windows import Factual, window_major
+from geoco.evaluation.windows import Factual, order_window_major
 from geoco.models.slots import Slots
 
 MOVES = ((6, 0), (-6, 0), (0, 6), (0, -6))  # pixels, (x, y)
@@ -72,19 +72,19 @@ class Eligibility:
     noop: Float64[np.ndarray, " edit"]  # F1 of the unchanged recipient
 
 
-def moves(factual: Factual, objects: Objects | None = None) -> Commands:
+def build_moves(factual: Factual, objects: Objects | None = None) -> Commands:
     """Four translations by six pixels, of every valid object or of those given."""
     height, width = factual.masks.shape[-2:]
-    base = _repeated(factual, objects, "position", len(MOVES))
+    base = _repeat_objects(factual, objects, "position", len(MOVES))
     edit = AffineMap.from_move(torch.tensor(MOVES)[base.command], height, width)
     position = base.edited.position
     moved = (position.double() + edit.offset).to(position.dtype)
     return replace(base, edited=replace(base.edited, position=moved), move=edit.offset, map=edit)
 
 
-def resizes(factual: Factual, objects: Objects | None = None) -> Commands:
+def build_resizes(factual: Factual, objects: Objects | None = None) -> Commands:
     """Five scale factors, the identity among them, about the slot's position."""
-    base = _repeated(factual, objects, "scale", len(FACTORS))
+    base = _repeat_objects(factual, objects, "scale", len(FACTORS))
     factor = torch.tensor(FACTORS, dtype=torch.float64)[base.command]
     scale = base.edited.scale
     resized = (scale.double() * factor).to(scale.dtype)
@@ -96,19 +96,19 @@ def resizes(factual: Factual, objects: Objects | None = None) -> Commands:
     )
 
 
-def transplants(factual: Factual) -> Commands:
+def build_transplants(factual: Factual) -> Commands:
     """The donor's appearance in the recipient's place and size, wherever there is a donor."""
-    donor_window, donor_slot = donors(factual)
+    donor_window, donor_slot = find_donors(factual)
     known = donor_window >= 0
     recipient = tuple(part[known] for part in factual.objects)
-    return transplanted(
+    return transplant_given(
         factual, (recipient[0], recipient[1]), (donor_window[known], donor_slot[known])
     )
 
 
-def transplanted(factual: Factual, recipients: Objects, donors: Objects) -> Commands:
+def transplant_given(factual: Factual, recipients: Objects, donors: Objects) -> Commands:
     """Given donors' appearances in given recipients."""
-    base = _repeated(factual, recipients, "transplant", 1)
+    base = _repeat_objects(factual, recipients, "transplant", 1)
     return replace(
         base,
         edited=replace(base.edited, appearance=factual.slots.appearance[donors]),
@@ -123,13 +123,13 @@ def transplanted(factual: Factual, recipients: Objects, donors: Objects) -> Comm
     )
 
 
-def donors(factual: Factual) -> tuple[Int64[Tensor, " object"], Int64[Tensor, " object"]]:
+def find_donors(factual: Factual) -> tuple[Int64[Tensor, " object"], Int64[Tensor, " object"]]:
     """Window and slot of every object's donor, -1 where it has none.
 
     The next window from a different source is the only candidate: where it has no valid object of
     the same rank, the recipient is not transplanted.
     """
-    following = next_windows(factual.source)
+    following = find_next_windows(factual.source)
     window, _ = factual.objects
     candidate = torch.from_numpy(following)[window]
     ranks = torch.where(factual.valid, factual.valid.long().cumsum(1) - 1, -1)
@@ -139,13 +139,13 @@ def donors(factual: Factual) -> tuple[Int64[Tensor, " object"], Int64[Tensor, " 
     return candidate.where(found, -1), slot.where(found, -1)
 
 
-def eligibility(factual: Factual, commands: Commands) -> Eligibility:
+def judge_eligibility(factual: Factual, commands: Commands) -> Eligibility:
     """Judged on factual masks and ideal targets; for transplants of donor and recipient both."""
     device, (height, width) = factual.device, factual.masks.shape[-2:]
     parts = []
     # Without commands there is one chunk, an empty one.
     for chunk in torch.arange(len(commands)).split(_CHUNK):
-        original, target = targets(factual, commands, chunk, device)
+        original, target = compute_targets(factual, commands, chunk, device)
         recipient = factual.masks[commands.window[chunk], commands.slot[chunk]].to(device)
         edit = AffineMap(
             commands.map.factor[chunk].to(device), commands.map.offset[chunk].to(device)
@@ -164,7 +164,7 @@ def eligibility(factual: Factual, commands: Commands) -> Eligibility:
     return Eligibility(columns[0], columns[1], columns[2], columns[3])
 
 
-def targets(
+def compute_targets(
     factual: Factual,
     commands: Commands,
     chunk: Int64[Tensor, " edit"],
@@ -176,7 +176,9 @@ def targets(
     return original, edit_maps.warp_mask(original, edit)
 
 
-def _repeated(factual: Factual, objects: Objects | None, kind: CommandKind, count: int) -> Commands:
+def _repeat_objects(
+    factual: Factual, objects: Objects | None, kind: CommandKind, count: int
+) -> Commands:
     """Objects `count` times over, as they are."""
     window, slot = (part.repeat_interleave(count) for part in objects or factual.objects)
     edited = factual.slots[window, slot]
@@ -194,9 +196,9 @@ def _repeated(factual: Factual, objects: Objects | None, kind: CommandKind, coun
     )
 
 
-def next_windows(sources: Sequence[str]) -> Int64[np.ndarray, " window"]:
+def find_next_windows(sources: Sequence[str]) -> Int64[np.ndarray, " window"]:
     """The next window from a different source, in cyclic window-major order; -1 if none."""
-    order = window_major(sources)
+    order = order_window_major(sources)
     following = np.full(len(sources), -1, dtype=np.int64)
     if len(set(sources)) < 2:
         return following

@@ -19,12 +19,12 @@ from geoco import drawing, metrics
 from geoco.errors import GeocoError
 from geoco.evaluation.commands import KINDS
 from geoco.evaluation.editing import EditRecords
-from geoco.evaluation.factual import CenterRecords, ReferenceErrors, reference_errors
-from geoco.evaluation.figures import FOLDER, drift_figure, error_figure, response_figure
-from geoco.evaluation.matched import REPLICATES, SAME_FOR_ALL, MatchedRecords, matched_scores
+from geoco.evaluation.factual import CenterRecords, ReferenceErrors, average_reference_errors
+from geoco.evaluation.figures import FOLDER, draw_drift, draw_errors, draw_response
+from geoco.evaluation.matched import REPLICATES, SAME_FOR_ALL, MatchedRecords, score_matched
 from geoco.evaluation.run import read_centers, read_matched, read_records, read_tubes
 from geoco.evaluation.tables import TABLES, build_text_tables
-from geoco.evaluation.video import TubeRecords, common_pairs, tube_scores
+from geoco.evaluation.video import TubeRecords, find_common_pairs, score_tubes
 from geoco.files import write_whole
 from geoco.metrics import Interval
 from geoco.reporting.cells import TextTable, format_number, look_up
@@ -75,27 +75,27 @@ def compare(folders: Sequence[Path], out: Path, figures: bool = False) -> Compar
     if len(folders) < 2:
         raise GeocoError("a comparison needs the results of at least two models")
     found = [read_results(folder, tuple(TABLES)) for folder in folders]
-    names = _names([str(population["model"]) for population, _ in found])
+    names = _tell_apart([str(population["model"]) for population, _ in found])
     shared = [table for table in TABLES if all(table in tables for _, tables in found)]
     if not shared:
         raise GeocoError("these evaluations have no table in common: evaluate the same tables")
-    population = _common_population(folders, shared)
+    population = _check_population(folders, shared)
     results = [{table: tables[table] for table in shared} for _, tables in found]
     if all(look_up(values, "factual", "reference_errors") for values in results):
         centers = [read_centers(folder) for folder in folders]
-        for values, errors in zip(results, common_errors(centers), strict=True):
+        for values, errors in zip(results, average_common_errors(centers), strict=True):
             values["factual"] = values["factual"] | {"reference_errors": as_values(errors)}
     differences: tuple[Difference, ...] = ()
     if "matched" in shared:
         matched = [read_matched(folder) for folder in folders]
-        pool = common_pool(matched)
-        matched = carried_by_all(matched)
+        pool = find_common_pool(matched)
+        matched = keep_carried_by_all(matched)
         for values, records in zip(results, matched, strict=True):
-            values["matched"] = as_values(matched_scores(records, pool))
-        differences = paired_differences(names, matched, pool)
+            values["matched"] = as_values(score_matched(records, pool))
+        differences = compute_differences(names, matched, pool)
     if "tubes" in shared:
         tubes = [read_tubes(folder) for folder in folders]
-        for values, scores in zip(results, _common_tubes(tubes), strict=True):
+        for values, scores in zip(results, _score_common_tubes(tubes), strict=True):
             values["tubes"] = scores
     comparison = Comparison(
         tuple(names),
@@ -111,7 +111,7 @@ def compare(folders: Sequence[Path], out: Path, figures: bool = False) -> Compar
     return comparison
 
 
-def common_pool(models: Sequence[MatchedRecords]) -> np.ndarray:
+def find_common_pool(models: Sequence[MatchedRecords]) -> np.ndarray:
     """The edits of reference objects that are valid for the reference and for all models."""
     first = models[0]
     for other in models[1:]:
@@ -122,17 +122,17 @@ def common_pool(models: Sequence[MatchedRecords]) -> np.ndarray:
     return np.asarray(first.reference_valid & valid)
 
 
-def common_errors(models: Sequence[CenterRecords]) -> list[ReferenceErrors]:
+def average_common_errors(models: Sequence[CenterRecords]) -> list[ReferenceErrors]:
     """Position errors over the reference objects for which they are defined for all models."""
     first = models[0]
     for other in models[1:]:
         if not np.array_equal((first.window, first.label), (other.window, other.label)):
             raise GeocoError("the factual records are of other reference objects")
     common = np.all([model.defined for model in models], axis=0)
-    return [reference_errors(model, common) for model in models]
+    return [average_reference_errors(model, common) for model in models]
 
 
-def carried_by_all(models: Sequence[MatchedRecords]) -> list[MatchedRecords]:
+def keep_carried_by_all(models: Sequence[MatchedRecords]) -> list[MatchedRecords]:
     """Preservation is over edits that every model could carry out: associations are common."""
     carried = np.all([model.edited | ~model.taken for model in models], axis=0)
     return [
@@ -145,7 +145,7 @@ def carried_by_all(models: Sequence[MatchedRecords]) -> list[MatchedRecords]:
     ]
 
 
-def paired_differences(
+def compute_differences(
     names: Sequence[str], models: Sequence[MatchedRecords], pool: np.ndarray
 ) -> tuple[Difference, ...]:
     """Each model less the first: differences of edits, their means by video, intervals of those."""
@@ -164,7 +164,7 @@ def paired_differences(
     return tuple(found)
 
 
-def side_by_side(results: Mapping[str, Mapping[str, Any]]) -> list[TextTable]:
+def merge_tables(results: Mapping[str, Mapping[str, Any]]) -> list[TextTable]:
     """The tables of all models, one row after another below the paper's."""
     every: dict[str, dict[str, TextTable]] = {}  # by title, then by model
     for name, tables in results.items():
@@ -172,13 +172,13 @@ def side_by_side(results: Mapping[str, Mapping[str, Any]]) -> list[TextTable]:
             every.setdefault(table.title, {})[name] = table
     merged = []
     for same in every.values():
-        rows = once([row for table in same.values() for row in table.rows])
-        caption = common_caption({name: table.caption for name, table in same.items()})
+        rows = drop_repeated_rows([row for table in same.values() for row in table.rows])
+        caption = merge_captions({name: table.caption for name, table in same.items()})
         merged.append(replace(next(iter(same.values())), rows=rows, caption=caption))
     return merged
 
 
-def once(rows: Sequence[Cells]) -> tuple[Cells, ...]:
+def drop_repeated_rows(rows: Sequence[Cells]) -> tuple[Cells, ...]:
     """Rows with those that continue them, such as intervals; what all models share is said once."""
     blocks: list[list[Cells]] = []
     for row in rows:
@@ -189,7 +189,7 @@ def once(rows: Sequence[Cells]) -> tuple[Cells, ...]:
     return tuple(row for block in dict.fromkeys(map(tuple, blocks)) for row in block)
 
 
-def common_caption(captions: Mapping[str, str]) -> str:
+def merge_captions(captions: Mapping[str, str]) -> str:
     """What all models' captions say once; sentences that differ, by their counts, for each."""
     sentences = [re.split(r"(?<=\.) ", caption) for caption in captions.values()]
     found: list[str] = []
@@ -201,7 +201,7 @@ def common_caption(captions: Mapping[str, str]) -> str:
     return " ".join(found)
 
 
-def difference_grid(differences: Sequence[Difference], first: str) -> TextTable:
+def build_difference_table(differences: Sequence[Difference], first: str) -> TextTable:
     rows = tuple(
         (
             f"{one.model} − {first}",
@@ -223,9 +223,9 @@ def difference_grid(differences: Sequence[Difference], first: str) -> TextTable:
 
 
 def _write(found: Comparison) -> None:
-    tables = side_by_side(found.tables)
+    tables = merge_tables(found.tables)
     if found.differences:
-        tables.append(difference_grid(found.differences, found.models[0]))
+        tables.append(build_difference_table(found.differences, found.models[0]))
     title = f"Comparison of {', '.join(found.models)}"
     write_whole(
         found.folder / f"{NAME}.md", format_markdown(title, found.population, tables).encode()
@@ -242,24 +242,24 @@ def _write(found: Comparison) -> None:
 
 def _draw(models: Mapping[str, EditRecords], size: int, out: Path) -> None:
     pictures = {
-        "response": response_figure(models, interior=True),
-        "errors": error_figure(models, size, interior=True),
-        "drift": drift_figure(models, size),
+        "response": draw_response(models, interior=True),
+        "errors": draw_errors(models, size, interior=True),
+        "drift": draw_drift(models, size),
     }
     for name, picture in pictures.items():
         drawing.save_pictures(out / FOLDER / f"{NAME}-{name}.png", [picture])
 
 
-def _common_tubes(models: Sequence[TubeRecords]) -> list[dict[str, Any]]:
-    pairs = common_pairs(models)
-    return [as_values(tube_scores(records, pairs)) for records in models]
+def _score_common_tubes(models: Sequence[TubeRecords]) -> list[dict[str, Any]]:
+    pairs = find_common_pairs(models)
+    return [as_values(score_tubes(records, pairs)) for records in models]
 
 
-def _common_population(folders: Sequence[Path], tables: Sequence[str]) -> dict[str, Any]:
+def _check_population(folders: Sequence[Path], tables: Sequence[str]) -> dict[str, Any]:
     """What all tables are about; each may say more of its own, on which models must agree, too."""
     every = []
     for table in tables:
-        first, *others = (_population(folder, table) for folder in folders)
+        first, *others = (_read_population(folder, table) for folder in folders)
         for folder, other in zip(folders[1:], others, strict=True):
             changed = [key for key in {**first, **other} if first.get(key) != other.get(key)]
             if changed:
@@ -275,12 +275,12 @@ def _common_population(folders: Sequence[Path], tables: Sequence[str]) -> dict[s
     }
 
 
-def _population(folder: Path, table: str) -> dict[str, Any]:
+def _read_population(folder: Path, table: str) -> dict[str, Any]:
     about, _ = read_results(folder, [table])
     return {key: value for key, value in about.items() if key not in _OWN}
 
 
-def _names(names: Sequence[str]) -> list[str]:
+def _tell_apart(names: Sequence[str]) -> list[str]:
     """Names that tell models apart, also where two are called the same."""
     return [
         name if names.count(name) == 1 else f"{name} ({names[: place + 1].count(name)})"

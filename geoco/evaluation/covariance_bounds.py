@@ -1,8 +1,8 @@
 """How covariant a finite-grid decoder is, and what that implies for its masks.
 
 The paper's Secs. "Finite-Grid Covariance Diagnostics" and "Final Probabilities and Target
-Membership". P samples a factual field at the inverse edit coordinate (`ideal.warp_image`), q is the
-target slot's transported logit, and a domain says where it is measured. The propositions are
+Membership". P samples a factual field at the inverse edit coordinate (`edit_maps.warp_image`), q is
+the target slot's transported logit, and a domain says where it is measured. The propositions are
 returned as both sides of an inequality, so that a diagnostic can assert them on every measurement.
 All in float64: the slack needed is then far below anything reported.
 """
@@ -32,7 +32,7 @@ class Inequality:
         return bool(((self.left.double() <= self.right.double() + slack) | unclaimed).all())
 
 
-def root_mean_square(
+def compute_rms(
     values: Float[Tensor, "*edits height width"], domain: Bool[Tensor, "*edits height width"]
 ) -> Float64[Tensor, "*edits"]:
     """Over a domain: from 0, lower is better of errors; nan where the domain is empty.
@@ -43,7 +43,7 @@ def root_mean_square(
     return (inside.square().sum((-2, -1)) / domain.sum((-2, -1))).sqrt()
 
 
-def covariance_error(
+def compute_covariance_error(
     edited: Float[Tensor, "*edits height width"],
     transported: Float[Tensor, "*edits height width"],
     domain: Bool[Tensor, "*edits height width"],
@@ -52,12 +52,12 @@ def covariance_error(
 
     nan where the domain has fewer than 16 pixels: those interventions are not averaged.
     """
-    error = root_mean_square(edited.double() - transported.double(), domain)
-    relative = error / root_mean_square(transported, domain).clamp_min(LEAST_SIZE)
+    error = compute_rms(edited.double() - transported.double(), domain)
+    relative = error / compute_rms(transported, domain).clamp_min(LEAST_SIZE)
     return relative.where(domain.sum((-2, -1)) >= FEWEST_PIXELS, torch.nan)
 
 
-def probability_bound(
+def bound_probability(
     logits: Float[Tensor, "*edits slot height width"],
     slot: Int64[Tensor, "*edits"],
     transported: Float[Tensor, "*edits height width"],
@@ -70,11 +70,11 @@ def probability_bound(
     """
     target, others = _split(logits, slot)
     reference = torch.sigmoid(transported.double() - others.logsumexp(-3))
-    difference = (_alpha(logits, slot) - reference).abs()
+    difference = (_take_alpha(logits, slot) - reference).abs()
     return Inequality(difference, torch.tanh((target - transported.double()).abs() / 4))
 
 
-def transported_probability_bound(
+def bound_transported_probability(
     logits: Float[Tensor, "*edits slot height width"],
     slot: Int64[Tensor, "*edits"],
     transported: Float[Tensor, "*edits height width"],
@@ -91,7 +91,7 @@ def transported_probability_bound(
     transported, before = transported.double(), transported_others.double()
     residual = target - transported - (others.logsumexp(-3) - before)
     sampling = (torch.sigmoid(transported - before) - transported_alpha.double()).abs()
-    difference = (_alpha(logits, slot) - transported_alpha.double()).abs()
+    difference = (_take_alpha(logits, slot) - transported_alpha.double()).abs()
     return Inequality(difference, torch.tanh(residual.abs() / 4) + sampling)
 
 
@@ -104,7 +104,7 @@ class Membership:
     uncertain: Bool[Tensor, "*edits height width"]  # U, |q - m_e| <= |eps|
 
 
-def membership(
+def compute_membership(
     logits: Float[Tensor, "*edits slot height width"],
     slot: Int64[Tensor, "*edits"],
     transported: Float[Tensor, "*edits height width"],
@@ -114,7 +114,7 @@ def membership(
     target, others = _split(logits, slot)
     expected = transported.double()
     margin = (expected - others.amax(-3)).abs()
-    replaced = torch.where(_chosen(logits, slot), expected.unsqueeze(-3), logits.double())
+    replaced = torch.where(_mark_slot(logits, slot), expected.unsqueeze(-3), logits.double())
     return Membership(
         actual=_take(compute_masks(logits), slot) & domain,
         reference=_take(compute_masks(replaced), slot) & domain,
@@ -122,7 +122,7 @@ def membership(
     )
 
 
-def membership_condition(members: Membership) -> Inequality:
+def bound_membership(members: Membership) -> Inequality:
     """Membership differs only where it is uncertain: Eq. (hard-membership-condition).
 
     Both sides are masks, fewer pixels are better. Holds without slack: rounding keeps the order of
@@ -131,7 +131,7 @@ def membership_condition(members: Membership) -> Inequality:
     return Inequality(members.actual ^ members.reference, members.uncertain)
 
 
-def membership_f1_bound(members: Membership) -> Inequality:
+def bound_membership_f1(members: Membership) -> Inequality:
     """1 - |U and (A or I)| / (|A| + |I|) <= F1(A, I): Eq. (membership-f1-bound).
 
     Both in [0, 1], higher is better; nan where neither scene gives the target a pixel. The paper's
@@ -145,7 +145,7 @@ def membership_f1_bound(members: Membership) -> Inequality:
     return Inequality(bound, 2 * shared.double() / area)
 
 
-def _chosen(logits: Tensor, slot: Tensor) -> Tensor:
+def _mark_slot(logits: Tensor, slot: Tensor) -> Tensor:
     slots = torch.arange(logits.shape[-3], device=logits.device)
     return (slots == slot[..., None])[..., None, None]
 
@@ -159,9 +159,9 @@ def _take(field: Tensor, slot: Tensor) -> Tensor:
 def _split(logits: Tensor, slot: Tensor) -> tuple[Tensor, Tensor]:
     """The target's logit, and all logits with the target's taken out."""
     logits = logits.double()
-    return _take(logits, slot), logits.masked_fill(_chosen(logits, slot), -torch.inf)
+    return _take(logits, slot), logits.masked_fill(_mark_slot(logits, slot), -torch.inf)
 
 
-def _alpha(logits: Tensor, slot: Tensor) -> Tensor:
+def _take_alpha(logits: Tensor, slot: Tensor) -> Tensor:
     """The target's probability from the full softmax, as the picture uses it."""
     return _take(torch.softmax(logits.double(), -3), slot)

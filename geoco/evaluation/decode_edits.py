@@ -16,17 +16,17 @@ from geoco.evaluation.windows import Factual
 from geoco.models.decoders import Fields
 
 
-def obeys(model: SlotModel, factual: Factual, kind: CommandKind) -> bool:
+def takes_commands(model: SlotModel, factual: Factual, kind: CommandKind) -> bool:
     """Whether commands of this kind can be put to a model at all."""
     return kind == "transplant" or factual.explicit or isinstance(model, CommandModel)
 
 
 @torch.no_grad()
-def edited_scenes(
+def decode_edits(
     model: SlotModel, factual: Factual, commands: Commands, batch: int
 ) -> Iterator[tuple[Int64[Tensor, " edit"], int, Decoded]]:
     """Every edit once, at most `batch` at a time: which ones, of which slot, what was drawn."""
-    if len(commands) and not obeys(model, factual, commands.kind):
+    if len(commands) and not takes_commands(model, factual, commands.kind):
         raise GeocoError(
             f"{commands.kind} edits need slots with a position and a scale, or a model with a "
             "`command` method; this one has neither"
@@ -45,10 +45,10 @@ def edited_scenes(
             edits = (mine & (commands.slot == slot)).nonzero()[:, 0]
             for chunk in edits.split(batch) if len(edits) else ():
                 some = commands.rows(chunk)
-                yield chunk, slot, _drawn(model, encoded, fields, some, slot, first)
+                yield chunk, slot, _decode_some(model, encoded, fields, some, slot, first)
 
 
-def _drawn(
+def _decode_some(
     model: SlotModel,
     encoded: Encoded,
     fields: Fields | None,

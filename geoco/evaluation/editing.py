@@ -20,14 +20,14 @@ from geoco.evaluation.commands import (
     MOVES,
     Commands,
     Eligibility,
-    eligibility,
-    moves,
-    resizes,
-    targets,
-    transplants,
+    build_moves,
+    build_resizes,
+    build_transplants,
+    compute_targets,
+    judge_eligibility,
 )
-from geoco.evaluation.decode_edits import edited_scenes, obeys
-from geoco.evaluation.factual import Mean, mean
+from geoco.evaluation.decode_edits import decode_edits, takes_commands
+from geoco.evaluation.factual import Mean, average_defined
 from geoco.evaluation.interfaces import SlotModel
 from geoco.evaluation.windows import Factual, Progress
 from geoco.metrics import Interval
@@ -122,7 +122,7 @@ class Outcomes:
     coverage: Float64[Tensor, " edit"]
 
 
-def edit_records(
+def record_edits(
     model: SlotModel,
     factual: Factual,
     batch: int,
@@ -133,9 +133,15 @@ def edit_records(
     A model that can neither be told nor set where slots are is asked for transplants alone.
     """
     nobody = tuple(part[:0] for part in factual.objects)
-    objects = factual.objects if obeys(model, factual, "position") else (nobody[0], nobody[1])
-    asked = [moves(factual, objects), resizes(factual, objects), transplants(factual)]
-    eligible = [eligibility(factual, commands) for commands in asked]
+    objects = (
+        factual.objects if takes_commands(model, factual, "position") else (nobody[0], nobody[1])
+    )
+    asked = [
+        build_moves(factual, objects),
+        build_resizes(factual, objects),
+        build_transplants(factual),
+    ]
+    eligible = [judge_eligibility(factual, commands) for commands in asked]
     total = sum(len(commands) for commands in asked)
     found: list[Outcomes] = []
     for commands in asked:
@@ -144,14 +150,14 @@ def edit_records(
         def further(done: int, _: int, before: int = before) -> None:
             progress(before + done, total)
 
-        found.append(outcomes(model, factual, commands, batch, further))
+        found.append(measure_outcomes(model, factual, commands, batch, further))
     position, scale, transplant = (
-        _records(factual, *parts) for parts in zip(asked, eligible, found, strict=True)
+        _build_records(factual, *parts) for parts in zip(asked, eligible, found, strict=True)
     )
     return EditRecords(position, scale, transplant)
 
 
-def outcomes(
+def measure_outcomes(
     model: SlotModel,
     factual: Factual,
     commands: Commands,
@@ -163,9 +169,9 @@ def outcomes(
     f1, radius, coverage = (torch.zeros(count, dtype=torch.float64) for _ in range(3))
     center = torch.full((count, 2), torch.nan, dtype=torch.float64)
     done = 0
-    for chunk, slot, (_, logits) in edited_scenes(model, factual, commands, batch):
+    for chunk, slot, (_, logits) in decode_edits(model, factual, commands, batch):
         support = compute_masks(logits)[:, slot]
-        target = targets(factual, commands, chunk, support.device)[1]
+        target = compute_targets(factual, commands, chunk, support.device)[1]
         moments = metrics.support_moments(support)
         f1[chunk] = metrics.f1(support, target).cpu()
         center[chunk] = moments.center.cpu()
@@ -175,7 +181,7 @@ def outcomes(
     return Outcomes(f1, center, radius, coverage)
 
 
-def editing_scores(records: EditRecords) -> EditingScores:
+def score_editing(records: EditRecords) -> EditingScores:
     """Both scopes from the records alone."""
     curves = len(records.scale) // len(FACTORS)
     feasible = np.asarray(records.scale.interior.reshape(curves, len(FACTORS)).all(1))
@@ -184,21 +190,21 @@ def editing_scores(records: EditRecords) -> EditingScores:
     return EditingScores(
         objects=curves,
         all=Scope(
-            _kind(records.position, True),
-            _kind(resized, False),
-            _kind(records.transplant, True),
-            _curves(records.scale, np.ones(curves, dtype=np.bool_)),
+            _score_kind(records.position, True),
+            _score_kind(resized, False),
+            _score_kind(records.transplant, True),
+            _fit_curves(records.scale, np.ones(curves, dtype=np.bool_)),
         ),
         interior=Scope(
-            _kind(inside[0], True),
-            _kind(inside[1], False),
-            _kind(inside[2], True),
-            _curves(records.scale, feasible),
+            _score_kind(inside[0], True),
+            _score_kind(inside[1], False),
+            _score_kind(inside[2], True),
+            _fit_curves(records.scale, feasible),
         ),
     )
 
 
-def _records(
+def _build_records(
     factual: Factual, commands: Commands, eligible: Eligibility, found: Outcomes
 ) -> Records:
     height, width = factual.masks.shape[-2:]
@@ -232,20 +238,20 @@ def _records(
     )
 
 
-def _kind(records: Records, has_error: bool) -> Kind:
+def _score_kind(records: Records, has_error: bool) -> Kind:
     scored = records.where(records.valid)
     able = records.where(records.positive)
     return Kind(
-        f1=_f1(scored),
-        noop=PERCENT * mean(scored.noop).value,
+        f1=_average_f1(scored),
+        noop=PERCENT * average_defined(scored.noop).value,
         edits=len(scored),
-        error=mean(records.error) if has_error else None,
+        error=average_defined(records.error) if has_error else None,
         disappeared=int((able.coverage == 0).sum()),
         disappearable=len(able),
     )
 
 
-def _f1(records: Records) -> Interval:
+def _average_f1(records: Records) -> Interval:
     """Transplant pairs weigh as recipient and donor; other edits have one video."""
     if len(records) == 0:
         return Interval(float("nan"), float("nan"), float("nan"))
@@ -257,11 +263,11 @@ def _f1(records: Records) -> Interval:
     return metrics.pooled_interval(values, records.video, REPLICATES)
 
 
-def _curves(scale: Records, kept: Bool[np.ndarray, " curve"]) -> Curves:
+def _fit_curves(scale: Records, kept: Bool[np.ndarray, " curve"]) -> Curves:
     factors = torch.tensor(FACTORS, dtype=torch.float64)
 
     def slope(values: np.ndarray) -> Mean:
         curves = torch.from_numpy(values.reshape(-1, len(FACTORS))[kept])
-        return mean(metrics.response_slope(factors, curves))
+        return average_defined(metrics.response_slope(factors, curves))
 
     return Curves(slope(scale.radius), slope(scale.coverage))

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float64
 from torch import Tensor
 
 from geoco.evaluation.commands import FACTORS, MOVES
-from geoco.evaluation.reference_objects import Asked, References
+from geoco.evaluation.reference_objects import AskedEdits, References
 from geoco.evaluation.windows import Factual
 from geoco.solids import Move, Pictures, Replace, Scale, SceneEdit
 
@@ -39,11 +39,11 @@ class Truth:
     mask: Bool[Tensor, "edit height width"]
 
 
-def truths(
+def draw_truths(
     generator: Generator,
     factual: Factual,
     objects: References,
-    edits: Asked,
+    edits: AskedEdits,
     device: torch.device,
 ) -> Truth:
     """Exact pictures of some edits."""
@@ -52,7 +52,10 @@ def truths(
     scene, donor_scene = place.view(2, -1).tolist()
     item, donor_item = ((objects.label[part] - 1).tolist() for part in (edits.object, edits.donor))
     wanted = [
-        (scene[k], _edit(edits.kind, int(edits.command[k]), item[k], donor_scene[k], donor_item[k]))
+        (
+            scene[k],
+            _build_edit(edits.kind, int(edits.command[k]), item[k], donor_scene[k], donor_item[k]),
+        )
         for k in range(len(edits))
     ]
     drawn = generator.render_counterfactuals(
@@ -62,7 +65,7 @@ def truths(
     return Truth(drawn.frames.double() / 255, drawn.masks == labels[:, None, None])
 
 
-def _edit(kind: str, command: int, item: int, donor_scene: int, donor_item: int) -> SceneEdit:
+def _build_edit(kind: str, command: int, item: int, donor_scene: int, donor_item: int) -> SceneEdit:
     if kind == "position":
         return Move(item, *MOVES[command])
     if kind == "scale":

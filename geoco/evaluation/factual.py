@@ -14,8 +14,8 @@ from torch import Tensor
 
 from geoco import metrics
 from geoco.evaluation.interfaces import SlotModel
-from geoco.evaluation.reference_objects import references
-from geoco.evaluation.windows import INITIALIZATIONS, Factual, Progress, reconstruction
+from geoco.evaluation.reference_objects import find_references
+from geoco.evaluation.windows import INITIALIZATIONS, Factual, Progress, measure_reconstruction
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class FactualScores:
     calibration: ScaleCalibration
 
 
-def factual_scores(
+def score_factual(
     model: SlotModel,
     factual: Factual,
     batch: int,
@@ -99,7 +99,7 @@ def factual_scores(
     means = [float(factual.psnr.mean())]
     progress(1, INITIALIZATIONS)
     for initialization in range(1, INITIALIZATIONS):
-        found = reconstruction(model, factual, initialization, batch)
+        found = measure_reconstruction(model, factual, initialization, batch)
         means.append(float(found.mean()))
         progress(initialization + 1, INITIALIZATIONS)
     reference = factual.reference
@@ -108,42 +108,48 @@ def factual_scores(
         objects=int(factual.valid.sum()),
         psnr=float(np.mean(means)),
         psnr_of_initializations=tuple(means),
-        attention_overlap=_overlap(factual),
-        position_error=all_slot_position_error(factual),
-        segmentation=None if reference is None else segmentation(factual, reference),
-        reference_errors=None if reference is None else reference_errors(center_records(factual)),
-        calibration=scale_calibration(factual),
+        attention_overlap=_average_overlap(factual),
+        position_error=measure_position_error(factual),
+        segmentation=None if reference is None else measure_segmentation(factual, reference),
+        reference_errors=None
+        if reference is None
+        else average_reference_errors(record_centers(factual)),
+        calibration=calibrate_scale(factual),
     )
 
 
-def mean(values: Tensor | np.ndarray) -> Mean:
+def average_defined(values: Tensor | np.ndarray) -> Mean:
     """The mean of the values that are not nan, and how many those are."""
     array = np.asarray(values, dtype=np.float64).reshape(-1)
     kept = array[~np.isnan(array)]
     return Mean(float(kept.mean()) if len(kept) else float("nan"), len(kept), len(array))
 
 
-def all_slot_position_error(factual: Factual) -> Mean:
+def measure_position_error(factual: Factual) -> Mean:
     """E_p->c over all valid objects of the model, matched with nothing."""
     center = factual.moments.center[factual.valid]
-    return mean(metrics.position_error(factual.slots.position[factual.valid], center))
+    return average_defined(metrics.position_error(factual.slots.position[factual.valid], center))
 
 
-def segmentation(factual: Factual, reference: UInt8[Tensor, "window height width"]) -> Segmentation:
+def measure_segmentation(
+    factual: Factual, reference: UInt8[Tensor, "window height width"]
+) -> Segmentation:
     """FG-ARI, ARI, Hungarian mIoU and mBO of first frames, against labels from outside."""
     predicted = factual.masks.to(torch.uint8).argmax(1)
     frames = list(zip(reference.long(), predicted, strict=True))
     return Segmentation(
-        mean(np.array([metrics.adjusted_rand(*frame, foreground_only=True) for frame in frames])),
-        mean(np.array([metrics.adjusted_rand(*frame) for frame in frames])),
-        mean(np.array([metrics.mean_iou(*frame) for frame in frames])),
-        mean(np.array([metrics.mean_best_overlap(*frame) for frame in frames])),
+        average_defined(
+            np.array([metrics.adjusted_rand(*frame, foreground_only=True) for frame in frames])
+        ),
+        average_defined(np.array([metrics.adjusted_rand(*frame) for frame in frames])),
+        average_defined(np.array([metrics.mean_iou(*frame) for frame in frames])),
+        average_defined(np.array([metrics.mean_best_overlap(*frame) for frame in frames])),
     )
 
 
-def center_records(factual: Factual) -> CenterRecords:
+def record_centers(factual: Factual) -> CenterRecords:
     """E_p->c, E_p->c* and E_c->c* of reference objects with at least ten visible pixels."""
-    objects = references(factual)
+    objects = find_references(factual)
     window, chosen = objects.window, objects.slot
     known = chosen != metrics.UNASSOCIATED
     place = (window, chosen.clamp_min(0))
@@ -164,14 +170,14 @@ def center_records(factual: Factual) -> CenterRecords:
     return CenterRecords(factual.window[window.numpy()], labels, *errors.numpy())
 
 
-def reference_errors(
+def average_reference_errors(
     records: CenterRecords, common: Bool[np.ndarray, " object"] | None = None
 ) -> ReferenceErrors:
     """The means over all objects for which the errors are defined, or over some of them."""
     kept = records.defined if common is None else common & records.defined
 
     def over(errors: Float64[np.ndarray, " object"]) -> Mean:
-        return mean(np.where(kept, errors, np.nan))
+        return average_defined(np.where(kept, errors, np.nan))
 
     return ReferenceErrors(
         over(records.position_to_decoded),
@@ -180,7 +186,7 @@ def reference_errors(
     )
 
 
-def scale_calibration(factual: Factual) -> ScaleCalibration:
+def calibrate_scale(factual: Factual) -> ScaleCalibration:
     """Of inferred scale and decoded radius; nan with fewer than two objects or without scales."""
     radius = factual.moments.radius[factual.valid].numpy()
     scale = factual.slots.scale[factual.valid].double().numpy()
@@ -192,7 +198,7 @@ def scale_calibration(factual: Factual) -> ScaleCalibration:
     )
 
 
-def _overlap(factual: Factual) -> Mean:
+def _average_overlap(factual: Factual) -> Mean:
     if factual.attention is None:
         return Mean(float("nan"), 0, len(factual))
-    return mean(metrics.attention_overlap(factual.attention))
+    return average_defined(metrics.attention_overlap(factual.attention))

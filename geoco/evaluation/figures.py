@@ -18,8 +18,8 @@ from geoco import drawing, metrics
 from geoco.evaluation import galleries
 from geoco.evaluation.commands import FACTORS, IDENTITY
 from geoco.evaluation.editing import EditRecords, Records
-from geoco.evaluation.factual import scale_calibration
-from geoco.evaluation.gallery_layout import DPI, picture_of
+from geoco.evaluation.factual import calibrate_scale
+from geoco.evaluation.gallery_layout import DPI, render_figure
 from geoco.evaluation.interfaces import SlotModel
 from geoco.evaluation.windows import Factual
 
@@ -51,17 +51,17 @@ def write_figures(
     """Draw everything that an evaluation has to show, as PNG in `folder`/figures."""
     size = factual.masks.shape[-1]
     found = {
-        "response": response_figure({"": records}, interior=True),
-        "response-all": response_figure({"": records}, interior=False),
-        "errors": error_figure({"": records}, size, interior=True),
-        "errors-all": error_figure({"": records}, size, interior=False),
-        "drift": drift_figure({"": records}, size),
-        "strips": galleries.strips(model, factual, batch),
-        "transplants": galleries.transplant_grid(model, factual, batch),
-        "failures": galleries.failures(model, factual, records, batch),
+        "response": draw_response({"": records}, interior=True),
+        "response-all": draw_response({"": records}, interior=False),
+        "errors": draw_errors({"": records}, size, interior=True),
+        "errors-all": draw_errors({"": records}, size, interior=False),
+        "drift": draw_drift({"": records}, size),
+        "strips": galleries.draw_strips(model, factual, batch),
+        "transplants": galleries.draw_transplant_grid(model, factual, batch),
+        "failures": galleries.draw_failures(model, factual, records, batch),
     }
     if factual.explicit and bool(factual.valid.any()):
-        found["calibration"] = calibration_figure(factual)
+        found["calibration"] = draw_calibration(factual)
     paths = []
     for name, picture in found.items():
         if picture is not None:
@@ -70,7 +70,7 @@ def write_figures(
     return paths
 
 
-def response(scale: Records, measure: Measure, interior: bool) -> Response:
+def measure_response(scale: Records, measure: Measure, interior: bool) -> Response:
     """Of the curves that the slopes of the tables are of: positive at every factor."""
     values = getattr(scale, measure).reshape(-1, len(FACTORS))
     if interior:
@@ -84,16 +84,16 @@ def response(scale: Records, measure: Measure, interior: bool) -> Response:
     return Response(low, median, high, float(slopes.mean()), len(values))
 
 
-def response_figure(models: Mapping[str, EditRecords], interior: bool) -> drawing.Picture:
+def draw_response(models: Mapping[str, EditRecords], interior: bool) -> drawing.Picture:
     """Median extent against commanded factor with its quartiles, and the ideal slopes."""
-    figure, panels = _figure(2)
+    figure, panels = _start_figure(2)
     for axes, (measure, ideal, title, symbol) in zip(panels, MEASURES, strict=True):
         dense = np.linspace(FACTORS[0], FACTORS[-1], 50)
         axes.plot(dense, dense**ideal, color="black", linestyle="--", label=f"ideal slope {ideal}")
-        for color, (name, records) in zip(_colors(), models.items(), strict=False):
-            found = response(records.scale, measure, interior)
+        for color, (name, records) in zip(_list_colors(), models.items(), strict=False):
+            found = measure_response(records.scale, measure, interior)
             axes.fill_between(FACTORS, found.low, found.high, color=color, alpha=0.2, linewidth=0)
-            label = f"{_prefix(name)}{_slope(symbol, found)}"
+            label = f"{_format_prefix(name)}{_format_slope(symbol, found)}"
             axes.plot(FACTORS, found.median, color=color, marker="o", label=label)
         axes.set(xscale="log", yscale="log", xlabel="commanded factor $k$", ylabel=title)
         heights = np.array(FACTORS) ** ideal
@@ -101,11 +101,11 @@ def response_figure(models: Mapping[str, EditRecords], interior: bool) -> drawin
             axis.set_ticks(ticks, [f"{round(tick, 2):g}" for tick in ticks])
             axis.set_ticks([], minor=True)
         axes.legend(frameon=False, loc="upper left")
-    figure.suptitle(f"Response to scale: {_scope(interior)}, median and quartiles")
-    return picture_of(figure)
+    figure.suptitle(f"Response to scale: {_format_scope(interior)}, median and quartiles")
+    return render_figure(figure)
 
 
-def cumulative(
+def accumulate(
     errors: Float64[np.ndarray, " edit"],
 ) -> tuple[Float64[np.ndarray, " defined"], Float64[np.ndarray, " defined"]]:
     """Sorted errors, and the share of all edits, the undefined ones too, that are no worse."""
@@ -113,12 +113,12 @@ def cumulative(
     return defined, np.arange(1, len(defined) + 1) / max(len(errors), 1)
 
 
-def error_figure(models: Mapping[str, EditRecords], size: int, interior: bool) -> drawing.Picture:
+def draw_errors(models: Mapping[str, EditRecords], size: int, interior: bool) -> drawing.Picture:
     """How many edits end how far from where they should: moves, and transplants that should stay.
 
     A curve ends below one where outputs were empty and no error is defined.
     """
-    figure, panels = _figure(2)
+    figure, panels = _start_figure(2)
     # What a pixel is in the units of the tables: of the diagonal, and of the grid.
     kinds = (
         ("position", "translation error $E_{\\Delta p}$ (of the diagonal)", math.sqrt(2) * size),
@@ -126,19 +126,21 @@ def error_figure(models: Mapping[str, EditRecords], size: int, interior: bool) -
     )
     for axes, (kind, title, pixels) in zip(panels, kinds, strict=True):
         most = 1 / pixels
-        for color, (name, records) in zip(_colors(), models.items(), strict=False):
+        for color, (name, records) in zip(_list_colors(), models.items(), strict=False):
             edits: Records = getattr(records, kind)
             errors = edits.error[edits.interior] if interior else edits.error
-            values, share = cumulative(errors)
+            values, share = accumulate(errors)
             if len(values) == 0:
                 axes.plot(
-                    [], [], color=color, label=f"{_prefix(name)}none of {len(errors):,} defined"
+                    [],
+                    [],
+                    color=color,
+                    label=f"{_format_prefix(name)}none of {len(errors):,} defined",
                 )
                 continue
             most = max(most, float(np.quantile(values, LARGEST)))
-            label = (
-                f"{_prefix(name)}mean {values.mean():.4f}, {len(values):,}/{len(errors):,} defined"
-            )
+            share_defined = f"{len(values):,}/{len(errors):,} defined"
+            label = f"{_format_prefix(name)}mean {values.mean():.4f}, {share_defined}"
             # From nothing to the right edge, wherever that will be.
             ends = (
                 np.concatenate(([0.0], values, [1e9])),
@@ -151,49 +153,51 @@ def error_figure(models: Mapping[str, EditRecords], size: int, interior: bool) -
         )
         above.set_xlabel("pixels")
         axes.legend(frameon=False, loc="lower right")
-    figure.suptitle(f"Where edits end: {_scope(interior)}")
-    return picture_of(figure)
+    figure.suptitle(f"Where edits end: {_format_scope(interior)}")
+    return render_figure(figure)
 
 
-def drift_figure(models: Mapping[str, EditRecords], size: int) -> drawing.Picture:
+def draw_drift(models: Mapping[str, EditRecords], size: int) -> drawing.Picture:
     """Where recipients' centers end up when they take another appearance: none should move."""
-    figure, panels = _figure(max(len(models), 1))
-    found = [_misses(records.transplant, size) for records in models.values()]
+    figure, panels = _start_figure(max(len(models), 1))
+    found = [_collect_misses(records.transplant, size) for records in models.values()]
     far = [np.quantile(np.abs(misses), LARGEST) for misses in found if len(misses)]
     most = 1.1 * max([1.0, *map(float, far)])
-    for axes, color, name, misses in zip(panels, _colors(), models, found, strict=False):
+    for axes, color, name, misses in zip(panels, _list_colors(), models, found, strict=False):
         axes.scatter(*misses.T, s=10, color=color, alpha=0.4, linewidth=0)
         for radius in range(1, int(most) + 1):
-            axes.add_patch(_circle(radius))
+            axes.add_patch(_draw_circle(radius))
         axes.set(xlim=(-most, most), ylim=(most, -most), aspect="equal")
         axes.set(xlabel="pixels to the right", ylabel="pixels down")
         mean = np.hypot(*misses.T).mean() if len(misses) else math.nan
-        axes.set_title(f"{_prefix(name)}mean {mean:.2f} px, N = {len(misses):,}", fontsize=10)
+        axes.set_title(
+            f"{_format_prefix(name)}mean {mean:.2f} px, N = {len(misses):,}", fontsize=10
+        )
     figure.suptitle("Transplant drift: interior objects")
-    return picture_of(figure)
+    return render_figure(figure)
 
 
-def _misses(records: Records, size: int) -> Float64[np.ndarray, "edit 2"]:
+def _collect_misses(records: Records, size: int) -> Float64[np.ndarray, "edit 2"]:
     """Defined interior misses in pixels."""
     misses = np.stack((records.miss_x, records.miss_y), 1)[records.interior] * (size - 1) / 2
     return np.asarray(misses[~np.isnan(misses).any(1)])
 
 
-def _circle(radius: float) -> Any:
+def _draw_circle(radius: float) -> Any:
     from matplotlib.patches import Circle
 
     return Circle((0, 0), radius, fill=False, color="black", alpha=0.25, linewidth=0.7)
 
 
-def calibration_figure(factual: Factual) -> drawing.Picture:
+def draw_calibration(factual: Factual) -> drawing.Picture:
     """Inferred scale against decoded radius of every valid object, and the line of slope one."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     scale = factual.slots.scale[factual.valid].double().numpy()
     radius = factual.moments.radius[factual.valid].numpy()
-    found = scale_calibration(factual)
-    figure, (axes,) = _figure(1)
-    axes.scatter(scale, radius, s=12, color=_colors()[1], alpha=0.4, linewidth=0)
+    found = calibrate_scale(factual)
+    figure, (axes,) = _start_figure(1)
+    axes.scatter(scale, radius, s=12, color=_list_colors()[1], alpha=0.4, linewidth=0)
     ratio = float(np.exp(np.log(radius / scale).mean()))
     ends = np.array([scale.min() / 1.2, scale.max() * 1.2])
     label = f"$r = {ratio:.3f}\\,s$"
@@ -209,10 +213,10 @@ def calibration_figure(factual: Factual) -> drawing.Picture:
         f"std of $\\log(r/s)$ {found.log_ratio_deviation:.3f}, {found.observations:,} objects"
     )
     axes.set_title(scores, fontsize=10)
-    return picture_of(figure)
+    return render_figure(figure)
 
 
-def _figure(panels: int) -> tuple[Any, Any]:
+def _start_figure(panels: int) -> tuple[Any, Any]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(1 + 4.5 * panels, 4.2), dpi=DPI, layout="constrained")
@@ -223,19 +227,19 @@ def _figure(panels: int) -> tuple[Any, Any]:
     return figure, found
 
 
-def _colors() -> list[tuple[float, ...]]:
+def _list_colors() -> list[tuple[float, ...]]:
     return [tuple(color) for color in (drawing.COLORS / 255).tolist()]
 
 
-def _prefix(name: str) -> str:
+def _format_prefix(name: str) -> str:
     return f"{name}: " if name else ""
 
 
-def _slope(symbol: str, found: Response) -> str:
+def _format_slope(symbol: str, found: Response) -> str:
     if found.curves == 0:
         return "no defined curve"
     return f"${symbol} = {found.slope:.3f}$, N = {found.curves:,}"
 
 
-def _scope(interior: bool) -> str:
+def _format_scope(interior: bool) -> str:
     return "interior objects" if interior else "all valid objects"

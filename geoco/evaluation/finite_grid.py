@@ -3,7 +3,7 @@
 One well-formed object per window is moved and resized, and what is drawn is compared with the
 factual drawing under the same map. Raw logits are compared twice: as drawn, where the canvas' edge
 had no part in them, and as drawn on a canvas three times as wide. The latter also gives final
-logits, whose propositions (`bounds`) are asserted on every measurement.
+logits, whose propositions (`covariance_bounds`) are asserted on every measurement.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from geoco.config.training import SlotQualityConfig
 from geoco.edit_maps import AffineMap, warp_image
 from geoco.errors import GeocoError
 from geoco.evaluation import covariance_bounds
-from geoco.evaluation.commands import IDENTITY, MOVES, Commands, moves, resizes
+from geoco.evaluation.commands import IDENTITY, MOVES, Commands, build_moves, build_resizes
 from geoco.evaluation.covariance_bounds import Inequality
 from geoco.evaluation.extended_canvas import (
     EXTENT,
@@ -26,9 +26,9 @@ from geoco.evaluation.extended_canvas import (
     full_precision,
     require_extended,
 )
-from geoco.evaluation.factual import Mean, mean
+from geoco.evaluation.factual import Mean, average_defined
 from geoco.evaluation.interfaces import Encoded, ExtendedModel, SlotModel
-from geoco.evaluation.windows import Factual, Progress, window_major
+from geoco.evaluation.windows import Factual, Progress, order_window_major
 from geoco.models import compositing, receptive_field, slot_quality
 from geoco.models.decoders import Fields
 from geoco.models.slots import Binding
@@ -75,7 +75,7 @@ class CovarianceScores:
     scale: CovarianceRow
 
 
-def covariance_scores(
+def score_covariance(
     model: SlotModel,
     factual: Factual,
     batch: int,
@@ -90,19 +90,19 @@ def covariance_scores(
     """
     drawing = require_extended(model)
     with full_precision():
-        chosen = chosen_objects(model, factual, batch, windows)
+        chosen = choose_objects(model, factual, batch, windows)
         count = len(factual) if windows is None else min(windows, len(factual))
         objects = int(chosen.sum())
         without = count - objects
         progress(without, count)
-        position, scale = measure(
+        position, scale = measure_covariance(
             drawing, factual, chosen, batch, lambda done, _: progress(without + done, count), tile
         )
     return CovarianceScores(count, objects, position, scale)
 
 
 @torch.no_grad()
-def chosen_objects(
+def choose_objects(
     model: SlotModel, factual: Factual, batch: int, windows: int | None = None
 ) -> Bool[Tensor, "window slot"]:
     """In each window the qualified slot of highest confidence, if any: those fit for transplants.
@@ -113,7 +113,7 @@ def chosen_objects(
         raise GeocoError("the covariance table needs slots with attention; these have none")
     if windows is not None and windows < 1:
         raise GeocoError(f"the covariance table needs at least one window, got {windows}")
-    rows = torch.from_numpy(np.sort(window_major(factual.source)[:windows]))
+    rows = torch.from_numpy(np.sort(order_window_major(factual.source)[:windows]))
     chosen = torch.zeros_like(factual.valid)
     for some in rows.split(batch):
         encoded = factual.encoded(some)
@@ -129,7 +129,7 @@ def chosen_objects(
 
 
 @torch.no_grad()
-def measure(
+def measure_covariance(
     model: ExtendedModel,
     factual: Factual,
     chosen: Bool[Tensor, "window slot"],
@@ -139,7 +139,10 @@ def measure(
 ) -> tuple[CovarianceRow, CovarianceRow]:
     """Translations and scalings of chosen objects, those of one slot number together."""
     window, slot = chosen.nonzero(as_tuple=True)
-    families = (moves(factual, (window, slot)), _changing(resizes(factual, (window, slot))))
+    families = (
+        build_moves(factual, (window, slot)),
+        _drop_identity(build_resizes(factual, (window, slot))),
+    )
     found: tuple[list[Measured], ...] = ([], [])
     done = 0
     tile = tile or max(1, batch * chosen.shape[1] // EXTENT**2)
@@ -153,7 +156,7 @@ def measure(
                 measured.append(scenes.measured(model, commands.rows(rows), tile))
             done += len(some)
             progress(done, len(window))
-    return _row(found[0]), _row(found[1])
+    return _average_row(found[0]), _average_row(found[1])
 
 
 @dataclass(frozen=True)
@@ -223,13 +226,15 @@ class _Scenes:
         valid = receptive_field.is_complete(own) & receptive_field.is_complete(support)
         domain = receptive_field.is_complete(canvas)  # what comes from the factual canvas
         return Measured(
-            covariance_bounds.covariance_error(native, raw, valid),
-            covariance_bounds.covariance_error(one.logits[:, 0].double(), raw_extended, domain),
-            *_final_outputs(final, self.index, transported, others, alpha, domain),
+            covariance_bounds.compute_covariance_error(native, raw, valid),
+            covariance_bounds.compute_covariance_error(
+                one.logits[:, 0].double(), raw_extended, domain
+            ),
+            *_measure_final(final, self.index, transported, others, alpha, domain),
         )
 
 
-def _final_outputs(
+def _measure_final(
     logits: Float64[Tensor, "edit slot height width"],
     index: int,
     transported: Float64[Tensor, "edit height width"],
@@ -239,26 +244,28 @@ def _final_outputs(
 ) -> tuple[Float64[Tensor, " edit"], ...]:
     """Probabilities, F1 and its bound, and the slack of what must hold, which it is checked to."""
     slot = torch.full((len(logits),), index, device=logits.device)
-    probability = covariance_bounds.probability_bound(logits, slot, transported)
-    against_factual = covariance_bounds.transported_probability_bound(
+    probability = covariance_bounds.bound_probability(logits, slot, transported)
+    against_factual = covariance_bounds.bound_transported_probability(
         logits, slot, transported, transported_others, transported_alpha
     )
-    members = covariance_bounds.membership(logits, slot, transported, domain)
-    f1 = covariance_bounds.membership_f1_bound(members)
+    members = covariance_bounds.compute_membership(logits, slot, transported, domain)
+    f1 = covariance_bounds.bound_membership_f1(members)
     rounding = ROUNDING * max(1.0, float(logits.abs().max()))
-    checked("the membership condition", covariance_bounds.membership_condition(members), 0.0)
+    check_inequality("the membership condition", covariance_bounds.bound_membership(members), 0.0)
     return (
-        covariance_bounds.root_mean_square(probability.left, domain),
-        covariance_bounds.root_mean_square(against_factual.left, domain),
+        covariance_bounds.compute_rms(probability.left, domain),
+        covariance_bounds.compute_rms(against_factual.left, domain),
         f1.right,
         f1.left,
-        checked("the probability bound", _on(domain, probability), rounding),
-        checked("the transported probability bound", _on(domain, against_factual), rounding),
-        checked("the F1 bound", f1, 0.0),
+        check_inequality("the probability bound", _claim_on(domain, probability), rounding),
+        check_inequality(
+            "the transported probability bound", _claim_on(domain, against_factual), rounding
+        ),
+        check_inequality("the F1 bound", f1, 0.0),
     )
 
 
-def checked(name: str, inequality: Inequality, slack: float) -> Float64[Tensor, " edit"]:
+def check_inequality(name: str, inequality: Inequality, slack: float) -> Float64[Tensor, " edit"]:
     """Left less right of each edit, at its largest; an error, with the numbers, above the slack."""
     left, right = (
         side.double().reshape(len(side), -1) for side in (inequality.left, inequality.right)
@@ -275,12 +282,12 @@ def checked(name: str, inequality: Inequality, slack: float) -> Float64[Tensor, 
     return excess.amax(1)
 
 
-def _changing(commands: Commands) -> Commands:
+def _drop_identity(commands: Commands) -> Commands:
     """Without the factor of one."""
     return commands.rows((commands.command != IDENTITY).nonzero()[:, 0])
 
 
-def _on(domain: Bool[Tensor, "edit height width"], inequality: Inequality) -> Inequality:
+def _claim_on(domain: Bool[Tensor, "edit height width"], inequality: Inequality) -> Inequality:
     """Claimed on a domain alone."""
     return Inequality(
         inequality.left.where(domain, torch.nan), inequality.right.where(domain, torch.nan)
@@ -292,7 +299,7 @@ def _require_finite(*values: Tensor) -> None:
         raise GeocoError("the covariance table needs finite logits, but the model's are not")
 
 
-def _row(found: Sequence[Measured]) -> CovarianceRow:
+def _average_row(found: Sequence[Measured]) -> CovarianceRow:
     def column(name: str) -> np.ndarray:
         parts = [getattr(some, name).cpu().numpy() for some in found]
         return np.concatenate(parts) if parts else np.zeros(0)
@@ -303,12 +310,12 @@ def _row(found: Sequence[Measured]) -> CovarianceRow:
         return float(values.max()) if len(values) else float("nan")
 
     return CovarianceRow(
-        native=mean(column("native")),
-        extended=mean(column("extended")),
-        probability=mean(column("probability")),
-        transported_probability=mean(column("transported_probability")),
-        f1=mean(column("f1")),
-        f1_bound=mean(column("f1_bound")),
+        native=average_defined(column("native")),
+        extended=average_defined(column("extended")),
+        probability=average_defined(column("probability")),
+        transported_probability=average_defined(column("transported_probability")),
+        f1=average_defined(column("f1")),
+        f1_bound=average_defined(column("f1_bound")),
         slack=Slack(
             largest("probability_slack"), largest("transported_slack"), largest("f1_slack")
         ),

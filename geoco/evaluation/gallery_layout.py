@@ -39,12 +39,12 @@ class Panel:
 Row = Sequence[Panel | None]
 
 
-def gallery(
+def draw_gallery(
     groups: Sequence[Group], labels: Sequence[str], rows: Sequence[Row], colors: dict[str, str]
 ) -> drawing.Picture:
     """Groups of columns side by side; `colors` says in the last line what the outlines are."""
     height, width = next(panel for row in rows for panel in row if panel).picture.shape[:2]
-    zoom = zoom_of(width)
+    zoom = choose_zoom(width)
     tall, wide = zoom * height, zoom * width
     lefts, right = [], LABEL if labels else 0
     for _, heads in groups:
@@ -52,24 +52,24 @@ def gallery(
         right = lefts[-1] + wide
     above = LINE if any(panel and panel.title for row in rows for panel in row) else GAP
     tops = [2 * LINE + above + number * (tall + above) for number in range(len(rows))]
-    figure, axes = _paper(right + 2 * GAP, tops[-1] + tall + 2 * LINE)
+    figure, axes = _start_figure(right + 2 * GAP, tops[-1] + tall + 2 * LINE)
     for row, top in zip(rows, tops, strict=True):
         for panel, left in zip(row, lefts, strict=True):
             if panel is not None:
-                _put(axes, panel, left, top, wide)
+                _put_panel(axes, panel, left, top, wide)
     for label, top in zip(labels, tops, strict=False):
         axes.text(2 * GAP, top + tall / 2, label, fontsize=LETTER, va="center")
-    _headings(axes, groups, lefts, wide)
-    _legend(axes, colors, lefts[0], tops[-1] + tall + LINE)
-    return picture_of(figure)
+    _write_headings(axes, groups, lefts, wide)
+    _draw_legend(axes, colors, lefts[0], tops[-1] + tall + LINE)
+    return render_figure(figure)
 
 
-def zoom_of(width: int) -> int:
+def choose_zoom(width: int) -> int:
     """How many dots a pixel gets: a whole number, so that all pixels look alike."""
     return max(1, round(SIDE / width))
 
 
-def boundary(mask: Bool[np.ndarray, "height width"]) -> Float64[np.ndarray, "segment 2 2"]:
+def trace_boundary(mask: Bool[np.ndarray, "height width"]) -> Float64[np.ndarray, "segment 2 2"]:
     """Where a mask ends, as segments (x, y) of a pixel's length from the picture's corner."""
     padded = np.pad(mask, 1)
     y, x = np.nonzero(padded[1:, 1:-1] != padded[:-1, 1:-1])
@@ -79,7 +79,7 @@ def boundary(mask: Bool[np.ndarray, "height width"]) -> Float64[np.ndarray, "seg
     return np.concatenate((across, down)).astype(np.float64)
 
 
-def picture_of(figure: Any) -> drawing.Picture:
+def render_figure(figure: Any) -> drawing.Picture:
     """A figure of matplotlib's as pixels."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -88,7 +88,7 @@ def picture_of(figure: Any) -> drawing.Picture:
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
 
-def _paper(wide: int, tall: int) -> tuple[Any, Any]:
+def _start_figure(wide: int, tall: int) -> tuple[Any, Any]:
     """An empty figure whose coordinates are its dots, from the upper left corner."""
     from matplotlib.figure import Figure
 
@@ -99,7 +99,7 @@ def _paper(wide: int, tall: int) -> tuple[Any, Any]:
     return figure, axes
 
 
-def _put(axes: Any, panel: Panel, left: int, top: int, wide: int) -> None:
+def _put_panel(axes: Any, panel: Panel, left: int, top: int, wide: int) -> None:
     from matplotlib.collections import LineCollection
     from matplotlib.patches import Rectangle
 
@@ -110,14 +110,14 @@ def _put(axes: Any, panel: Panel, left: int, top: int, wide: int) -> None:
     frame = Rectangle((left, top), wide, large.shape[0], transform=axes.transData)
     for outline in panel.outlines:
         dots = wide / outline.mask.shape[1]
-        lines = list(dots * boundary(outline.mask) + (left, top))
+        lines = list(dots * trace_boundary(outline.mask) + (left, top))
         for ink, weight in (("black", 1.6), (outline.color, 0.9)):
             drawn = LineCollection(lines, colors=ink, linewidths=weight)
             axes.add_collection(drawn)
             drawn.set_clip_path(frame)
 
 
-def _headings(axes: Any, groups: Sequence[Group], lefts: Sequence[int], wide: int) -> None:
+def _write_headings(axes: Any, groups: Sequence[Group], lefts: Sequence[int], wide: int) -> None:
     column = 0
     for title, heads in groups:
         axes.text(lefts[column], LINE - 6, title, fontsize=LETTER, weight="bold", va="bottom")
@@ -127,7 +127,7 @@ def _headings(axes: Any, groups: Sequence[Group], lefts: Sequence[int], wide: in
             column += 1
 
 
-def _legend(axes: Any, colors: dict[str, str], left: int, middle: int) -> None:
+def _draw_legend(axes: Any, colors: dict[str, str], left: int, middle: int) -> None:
     for color, name in colors.items():
         axes.plot(left + 8, middle, marker="s", color=color, markeredgecolor="black", markersize=6)
         axes.text(left + 24, middle, name, fontsize=LETTER, va="center")

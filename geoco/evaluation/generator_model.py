@@ -18,7 +18,7 @@ from geoco import metrics
 from geoco.data import SolidsDataset
 from geoco.errors import GeocoError
 from geoco.evaluation.interfaces import Decoded, Encoded
-from geoco.evaluation.windows import window_major
+from geoco.evaluation.windows import order_window_major
 from geoco.models.slots import Slots
 from geoco.solids import Move, Replace, Scale, SceneEdit
 
@@ -47,7 +47,7 @@ class TrueScenes:
         first = np.zeros(1, dtype=np.int64)
         self.slots: int = dataset.extract_scenes(first, first).present.shape[1] + 1
         self._dataset = dataset
-        self._unseen: list[int] = window_major(dataset.sources).tolist()
+        self._unseen: list[int] = order_window_major(dataset.sources).tolist()
         self._window: dict[bytes, int] = {}
         self._picture: dict[int, tuple[Tensor, Tensor]] = {}
 
@@ -59,7 +59,7 @@ class TrueScenes:
         pixels = (255 * frames).round().to(torch.uint8).cpu()
         window = torch.tensor([self._find(frame.numpy().tobytes()) for frame in pixels])
         label = torch.arange(self.slots).expand(len(window), -1)
-        seen = metrics.support_moments(_owned(self._factual(window)[1], label))
+        seen = metrics.support_moments(_find_owned(self._factual(window)[1], label))
         appearance = torch.stack((window[:, None].expand_as(label), label), -1)
         return Encoded(Slots(appearance.float(), seen.center.nan_to_num(0), seen.radius), None)
 
@@ -84,7 +84,7 @@ class TrueScenes:
             parts = zip(item, donor_scene, (donor - 1).tolist(), strict=True)
             edits = [Replace(*part) for part in parts]
             frames[row], masks[row] = self._edited(windows, scene, edits)
-        return _drawn(frames, masks, label)
+        return _draw_masks(frames, masks, label)
 
     def command(
         self,
@@ -107,7 +107,7 @@ class TrueScenes:
             )
         ]
         windows, scene = window[:, index].unique(return_inverse=True)
-        return _drawn(*self._edited(windows, scene.tolist(), edits), label)
+        return _draw_masks(*self._edited(windows, scene.tolist(), edits), label)
 
     def _find(self, frame: bytes) -> int:
         """Which window this is the first frame of; windows are drawn until it is among them."""
@@ -142,17 +142,17 @@ class TrueScenes:
         return drawn.frames.cpu(), drawn.masks.cpu()
 
 
-def _owned(
+def _find_owned(
     masks: UInt8[Tensor, "batch height width"], label: Int64[Tensor, "batch slot"]
 ) -> Bool[Tensor, "batch slot height width"]:
     return masks[:, None] == label[..., None, None]
 
 
-def _drawn(
+def _draw_masks(
     frames: UInt8[Tensor, "batch 3 height width"],
     masks: UInt8[Tensor, "batch height width"],
     label: Int64[Tensor, "batch slot"],
 ) -> Decoded:
-    logits = torch.where(_owned(masks, label), _SURE, -_SURE)
+    logits = torch.where(_find_owned(masks, label), _SURE, -_SURE)
     rgb = (frames.float() / 255)[:, None].expand(-1, label.shape[1], -1, -1, -1)
     return rgb, logits

@@ -3,7 +3,7 @@
 The paper's visible-layer oracle (Sec. "Object-Matched Editing and RGB Preservation"): an object is
 cut out with a matte, the hole is filled from the floor around it, and the layer is warped and put
 back on top. No model is asked, so the targets are the same for all. What the oracle cannot know is
-what the object hid, and that its shadow goes with it: see `geoco.evaluation.exact` for the truth.
+what the object hid, and that its shadow goes with it: see `exact_targets` for the truth.
 """
 
 from dataclasses import dataclass
@@ -14,8 +14,7 @@ from torch import Tensor
 
 from geoco import edit_maps
 from geoco.edit_maps import AffineMap
-from geoco.metrics import rgb as metrics_rgb
-from geoco.metrics.rgb import grown
+from geoco.metrics.rgb import grow_editing_region, grow_mask
 
 REACH = 1 / 32  # of the frame: how far around a hole its filling is taken from, a deviation
 NEAR = 1 / 64  # the same for an object's own colour at its rim
@@ -37,7 +36,7 @@ class Layer:
         return Layer(*(part[index] for part in parts))
 
 
-def extract(
+def cut_out(
     frames: Float[Tensor, "object 3 height width"],
     labels: Integer[Tensor, "object height width"],
     number: Integer[Tensor, " object"],
@@ -51,11 +50,11 @@ def extract(
     frames = frames.double()
     mask = labels == number[:, None, None]
     floor = labels == 0
-    clean = ~grown(labels != 0)
-    fill = _blurred(frames, clean + FALLBACK * (floor & ~clean).double(), REACH)
-    edge = mask & grown(floor)
-    ring = grown(mask) & floor
-    own = _blurred(frames, (mask & ~edge) + FALLBACK * edge.double(), NEAR)
+    clean = ~grow_mask(labels != 0)
+    fill = _blur(frames, clean + FALLBACK * (floor & ~clean).double(), REACH)
+    edge = mask & grow_mask(floor)
+    ring = grow_mask(mask) & floor
+    own = _blur(frames, (mask & ~edge) + FALLBACK * edge.double(), NEAR)
     way = own - fill
     length = way.square().sum(1)
     share = ((frames - fill) * way).sum(1) / length.clamp_min(CONTRAST**2)
@@ -68,7 +67,7 @@ def extract(
     return Layer(rgb, alpha, torch.where(shown > 0, fill, frames), mask)
 
 
-def target(
+def compose_target(
     layer: Layer,
     edit: AffineMap,
     background: Float64[Tensor, "object 3 height width"] | None = None,
@@ -79,35 +78,37 @@ def target(
     return moved[:, :3] + (1 - moved[:, 3:]) * below
 
 
-def region(layer: Layer, edit: AffineMap) -> Bool[Tensor, "object height width"]:
+def find_region(layer: Layer, edit: AffineMap) -> Bool[Tensor, "object height width"]:
     """Where a move or a resize may change pixels: source and target supports, expanded."""
-    return metrics_rgb.editing_region(layer.support | edit_maps.warp_mask(layer.support, edit))
+    return grow_editing_region(layer.support | edit_maps.warp_mask(layer.support, edit))
 
 
-def transplant_region(
+def find_transplant_region(
     recipient: Layer, donor: Layer, edit: AffineMap
 ) -> Bool[Tensor, "object height width"]:
     """The same for a transplant, with the footprints of both mattes."""
     footprint = edit_maps.warp_image(donor.alpha[:, None], edit)[:, 0] > 0
     supports = recipient.support | edit_maps.warp_mask(donor.support, edit)
-    return metrics_rgb.editing_region(supports | (recipient.alpha > 0) | footprint)
+    return grow_editing_region(supports | (recipient.alpha > 0) | footprint)
 
 
-def _blurred(
+def _blur(
     frames: Float64[Tensor, "object 3 height width"],
     weight: Float64[Tensor, "object height width"],
     reach: float,
 ) -> Float64[Tensor, "object 3 height width"]:
     """Everywhere the mean of weighted pixels, the nearer the more; the frame's mean if none is."""
     height, width = weight.shape[-2:]
-    rows, columns = (_bell(size, reach, weight.device) for size in (height, width))
+    rows, columns = (_weigh_by_distance(size, reach, weight.device) for size in (height, width))
     weight = weight[:, None].double()
     mass = rows @ weight @ columns
     mean = rows @ (frames * weight) @ columns / mass.clamp_min(torch.finfo(torch.float64).tiny)
     return torch.where(mass > 0, mean, frames.mean((-2, -1), keepdim=True))
 
 
-def _bell(size: int, reach: float, device: torch.device) -> Float64[Tensor, "size size"]:
+def _weigh_by_distance(
+    size: int, reach: float, device: torch.device
+) -> Float64[Tensor, "size size"]:
     """Normal weights of every pixel for every other, along one axis."""
     places = torch.arange(size, dtype=torch.float64, device=device)
     return torch.exp(-((places[:, None] - places) / (reach * size)).square() / 2)

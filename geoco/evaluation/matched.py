@@ -20,25 +20,25 @@ from geoco.evaluation.commands import (
     IDENTITY,
     KINDS,
     Commands,
-    eligibility,
-    moves,
-    resizes,
-    targets,
-    transplanted,
+    build_moves,
+    build_resizes,
+    compute_targets,
+    judge_eligibility,
+    transplant_given,
 )
-from geoco.evaluation.decode_edits import edited_scenes, obeys
+from geoco.evaluation.decode_edits import decode_edits, takes_commands
 from geoco.evaluation.editing import PERCENT
-from geoco.evaluation.exact_targets import Generator, truths
+from geoco.evaluation.exact_targets import Generator, draw_truths
 from geoco.evaluation.interfaces import SlotModel
 from geoco.evaluation.reference_objects import (
-    Asked,
+    AskedEdits,
     References,
-    asked_moves,
-    asked_resizes,
-    asked_transplants,
-    oracle_targets,
-    references,
-    valid_images,
+    ask_moves,
+    ask_resizes,
+    ask_transplants,
+    compute_oracle_targets,
+    find_references,
+    have_valid_images,
 )
 from geoco.evaluation.windows import Factual, Progress, Windows
 from geoco.metrics import Interval, rgb
@@ -146,7 +146,7 @@ class MatchedScores:
     transplant: MatchedKind
 
 
-def matched_records(
+def record_matched(
     model: SlotModel,
     dataset: Windows,
     factual: Factual,
@@ -154,14 +154,14 @@ def matched_records(
     progress: Progress = lambda done, total: None,
 ) -> MatchedRecords:
     """All edits of all reference objects. A generator is also asked for the truth."""
-    objects = references(factual)
+    objects = find_references(factual)
     generator = dataset if isinstance(dataset, Generator) else None
     plans = [
-        _plan(model, factual, objects, edits)
+        _plan_edits(model, factual, objects, edits)
         for edits in (
-            asked_moves(objects),
-            asked_resizes(objects),
-            asked_transplants(factual, objects),
+            ask_moves(objects),
+            ask_resizes(objects),
+            ask_transplants(factual, objects),
         )
     ]
     total, done = sum(len(plan.asked) for plan in plans if plan.taken), 0
@@ -169,25 +169,25 @@ def matched_records(
     for plan in plans:
         columns = {part.name: np.full(len(plan.asked), np.nan) for part in fields(MatchedMeasures)}
         judge = _Judge(factual, objects, plan.asked, generator)
-        for edits, image, support, target in _outcomes(model, factual, objects, plan, batch):
+        for edits, image, support, target in _decode_outcomes(model, factual, objects, plan, batch):
             measures = judge.measure(edits, image, support, target)
             for name, column in columns.items():
                 column[edits.numpy()] = getattr(measures, name)
             done += len(edits)
             progress(done, total)
-        pieces.append(_records(factual, objects, plan, MatchedMeasures(**columns), batch))
+        pieces.append(_build_records(factual, objects, plan, MatchedMeasures(**columns), batch))
     return MatchedRecords(
         *(np.concatenate([getattr(p, part.name) for p in pieces]) for part in fields(pieces[0]))
     )
 
 
-def matched_scores(
+def score_matched(
     records: MatchedRecords, common: Bool[np.ndarray, " edit"] | None = None
 ) -> MatchedScores:
     """From records alone. `common` are the edits that F1 is over, those valid here if not given."""
     pool = records.reference_valid & records.valid if common is None else common
     pool = pool & records.taken
-    kinds = [_kind(records, pool, number) for number in range(len(KINDS))]
+    kinds = [_score_kind(records, pool, number) for number in range(len(KINDS))]
     scored = records.where(pool & (records.kind != KINDS.index("transplant")))
     objects = np.unique(np.stack((scored.window, scored.label)), axis=1).shape[1]
     windows, videos = (len(np.unique(part)) for part in (scored.window, scored.video))
@@ -198,44 +198,46 @@ def matched_scores(
 class _Plan:
     """Edits that are asked, and those that the model can carry out, through its own slots."""
 
-    asked: Asked
+    asked: AskedEdits
     taken: bool  # whether the model can be asked at all
     done: Int64[Tensor, " command"]  # which of the asked each command is
     commands: Commands
     valid: Bool[np.ndarray, " command"]
 
 
-def _plan(model: SlotModel, factual: Factual, objects: References, asked: Asked) -> _Plan:
-    taken = obeys(model, factual, asked.kind)
+def _plan_edits(
+    model: SlotModel, factual: Factual, objects: References, asked: AskedEdits
+) -> _Plan:
+    taken = takes_commands(model, factual, asked.kind)
     able = (objects.slot >= 0) & taken
     window, slot = objects.window, objects.slot
     done = (able[asked.object] & able[asked.donor]).nonzero()[:, 0]
     if asked.kind == "transplant":
         recipient, donor = asked.object[done], asked.donor[done]
-        commands = transplanted(
+        commands = transplant_given(
             factual, (window[recipient], slot[recipient]), (window[donor], slot[donor])
         )
     else:
-        make = moves if asked.kind == "position" else resizes
+        make = build_moves if asked.kind == "position" else build_resizes
         commands = make(factual, (window[able], slot[able]))
         if asked.kind == "scale":
             commands = commands.rows((commands.command != IDENTITY).nonzero()[:, 0])
     objects_valid = factual.valid[commands.window, commands.slot].numpy()
-    valid = eligibility(factual, commands).valid & objects_valid
+    valid = judge_eligibility(factual, commands).valid & objects_valid
     return _Plan(asked, taken, done, commands, valid)
 
 
-def _outcomes(
+def _decode_outcomes(
     model: SlotModel, factual: Factual, objects: References, plan: _Plan, batch: int
 ) -> Iterator[tuple[Tensor, Tensor, Tensor | None, Tensor | None]]:
     """Every asked edit once: which, the picture, the edited support and its own ideal target.
 
     Those that no slot is there for come last, without a support; none if the model takes none.
     """
-    for chunk, slot, (colors, logits) in edited_scenes(model, factual, plan.commands, batch):
+    for chunk, slot, (colors, logits) in decode_edits(model, factual, plan.commands, batch):
         image = compositing.composite(colors, compositing.compute_alpha(logits))
         support = compositing.compute_masks(logits)[:, slot]
-        target = targets(factual, plan.commands, chunk, support.device)[1]
+        target = compute_targets(factual, plan.commands, chunk, support.device)[1]
         yield plan.done[chunk], image, support, target
     left = torch.full((len(plan.asked),), plan.taken)
     left[plan.done] = False
@@ -249,7 +251,7 @@ class _Judge:
 
     factual: Factual
     objects: References
-    asked: Asked
+    asked: AskedEdits
     generator: Generator | None
 
     def measure(
@@ -258,25 +260,25 @@ class _Judge:
         """Of some edits, one row each."""
         device = image.device
         some = self.asked.rows(edits)
-        wanted = oracle_targets(self.factual, self.objects, some, device)
+        wanted = compute_oracle_targets(self.factual, self.objects, some, device)
         before = self.factual.image[self.objects.window[some.object]].to(device)
         undefined = torch.full((len(edits),), torch.nan, dtype=torch.float64, device=device)
         f1 = change = changed = undefined
         if support is not None and own_target is not None:
             f1 = metrics.f1(support, own_target)
-            kept = rgb.rgb_preservation(before, image, wanted.region)
+            kept = rgb.measure_preservation(before, image, wanted.region)
             change, changed = kept.change, kept.changed
         exact = oracle_exact = (undefined, undefined)
         exact_f1 = undefined
         if self.generator is not None:
-            truth = truths(self.generator, self.factual, self.objects, some, device)
+            truth = draw_truths(self.generator, self.factual, self.objects, some, device)
             edited = torch.zeros_like(truth.mask) if support is None else support
             large = edit_maps.is_large_enough(truth.mask)
             exact_f1 = metrics.f1(edited, truth.mask).where(large, torch.nan)
-            exact = _likeness(image, truth.image, wanted.region)
-            oracle_exact = _likeness(wanted.image, truth.image, wanted.region)
-        oracle = _likeness(image, wanted.image, wanted.region)
-        unedited = _likeness(before, wanted.image, wanted.region)
+            exact = _measure_likeness(image, truth.image, wanted.region)
+            oracle_exact = _measure_likeness(wanted.image, truth.image, wanted.region)
+        oracle = _measure_likeness(image, wanted.image, wanted.region)
+        unedited = _measure_likeness(before, wanted.image, wanted.region)
 
         def read(column: Tensor) -> np.ndarray:
             return column.cpu().numpy()
@@ -297,11 +299,11 @@ class _Judge:
         )
 
 
-def _likeness(image: Tensor, target: Tensor, region: Tensor) -> tuple[Tensor, Tensor]:
+def _measure_likeness(image: Tensor, target: Tensor, region: Tensor) -> tuple[Tensor, Tensor]:
     return rgb.psnr(image, target), rgb.region_psnr(image, target, region)
 
 
-def _records(
+def _build_records(
     factual: Factual, objects: References, plan: _Plan, measures: MatchedMeasures, batch: int
 ) -> MatchedRecords:
     asked = plan.asked
@@ -315,7 +317,7 @@ def _records(
         kind=np.full(len(asked), KINDS.index(asked.kind)),
         command=asked.command.numpy(),
         video=factual.video[window],
-        reference_valid=valid_images(objects, asked, batch).numpy(),
+        reference_valid=have_valid_images(objects, asked, batch).numpy(),
         donor_label=objects.label[asked.donor].numpy(),
         edited=edited,
         valid=valid,
@@ -323,13 +325,13 @@ def _records(
     )
 
 
-def _kind(records: MatchedRecords, pool: np.ndarray, number: int) -> MatchedKind:
+def _score_kind(records: MatchedRecords, pool: np.ndarray, number: int) -> MatchedKind:
     mine = records.kind == number
     pool, rows = pool[mine], records.where(mine)
     taken, truth = bool(rows.taken.any()), bool((~np.isnan(rows.exact)).any())
 
     def interval(values: np.ndarray) -> Interval:
-        return _interval(values, rows.video)
+        return _estimate_interval(values, rows.video)
 
     def likeness(name: str) -> Likeness:
         return Likeness(interval(getattr(rows, name)), interval(getattr(rows, f"{name}_region")))
@@ -340,7 +342,7 @@ def _kind(records: MatchedRecords, pool: np.ndarray, number: int) -> MatchedKind
         common=int(pool.sum()),
         f1=None
         if KINDS[number] == "transplant" or not taken
-        else _interval(PERCENT * rows.f1[pool], rows.video[pool]),
+        else _estimate_interval(PERCENT * rows.f1[pool], rows.video[pool]),
         oracle=likeness("oracle") if taken else None,
         unedited=likeness("unedited") if taken else None,
         exact=likeness("exact") if truth else None,
@@ -353,7 +355,7 @@ def _kind(records: MatchedRecords, pool: np.ndarray, number: int) -> MatchedKind
     )
 
 
-def _interval(values: np.ndarray, video: np.ndarray) -> Interval:
+def _estimate_interval(values: np.ndarray, video: np.ndarray) -> Interval:
     """Of the mean over videos of their means; undefined values are left out."""
     defined = ~np.isnan(values)
     if not defined.any():

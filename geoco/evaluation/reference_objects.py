@@ -15,7 +15,7 @@ from geoco import edit_maps, metrics
 from geoco.edit_maps import AffineMap
 from geoco.errors import GeocoError
 from geoco.evaluation import inpainting
-from geoco.evaluation.commands import FACTORS, IDENTITY, MOVES, CommandKind, next_windows
+from geoco.evaluation.commands import FACTORS, IDENTITY, MOVES, CommandKind, find_next_windows
 from geoco.evaluation.windows import Factual
 
 _CHUNK = 256  # windows that are associated at a time
@@ -37,7 +37,7 @@ class References:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedEdits:
     """Edits of reference objects of one kind; objects are rows of `References`."""
 
     kind: CommandKind
@@ -49,24 +49,26 @@ class Asked:
     def __len__(self) -> int:
         return len(self.object)
 
-    def rows(self, chunk: Int64[Tensor, " edit"]) -> "Asked":
+    def rows(self, chunk: Int64[Tensor, " edit"]) -> "AskedEdits":
         edit = AffineMap(self.map.factor[chunk], self.map.offset[chunk])
-        return Asked(self.kind, self.object[chunk], self.command[chunk], self.donor[chunk], edit)
+        return AskedEdits(
+            self.kind, self.object[chunk], self.command[chunk], self.donor[chunk], edit
+        )
 
 
 @dataclass(frozen=True)
-class Targets:
+class OracleTargets:
     """What the visible-layer oracle makes of some edits, and where they may change pixels."""
 
     image: Float64[Tensor, "edit 3 height width"]
     region: Bool[Tensor, "edit height width"]
 
 
-def references(factual: Factual) -> References:
+def find_references(factual: Factual) -> References:
     """All reference objects of an evaluation."""
     if factual.reference is None:
         raise GeocoError("this table needs reference masks, and the dataset has none")
-    masks = reference_masks(factual.reference)
+    masks = split_labels(factual.reference)
     pieces = zip(masks.split(_CHUNK), factual.masks.split(_CHUNK), strict=True)
     slot = torch.cat([metrics.associate(*piece) for piece in pieces])
     window, label = edit_maps.is_large_enough(masks).nonzero(as_tuple=True)
@@ -75,7 +77,7 @@ def references(factual: Factual) -> References:
     return References(window, label + 1, slot[window, label], mask, found.center, found.radius)
 
 
-def reference_masks(
+def split_labels(
     labels: UInt8[Tensor, "window height width"],
 ) -> Bool[Tensor, "window object height width"]:
     """Each label but background as a mask; empty where a window lacks it."""
@@ -83,11 +85,11 @@ def reference_masks(
     return labels[:, None] == numbers[:, None, None]
 
 
-def asked_moves(objects: References) -> Asked:
+def ask_moves(objects: References) -> AskedEdits:
     """The four translations of every object."""
     height, width = objects.mask.shape[-2:]
-    number, command = _each(objects, range(len(MOVES)))
-    return Asked(
+    number, command = _combine_all(objects, range(len(MOVES)))
+    return AskedEdits(
         "position",
         number,
         command,
@@ -96,21 +98,21 @@ def asked_moves(objects: References) -> Asked:
     )
 
 
-def asked_resizes(objects: References) -> Asked:
+def ask_resizes(objects: References) -> AskedEdits:
     """The four factors that change anything, about the reference centroid."""
-    number, command = _each(objects, [k for k in range(len(FACTORS)) if k != IDENTITY])
+    number, command = _combine_all(objects, [k for k in range(len(FACTORS)) if k != IDENTITY])
     factor = torch.tensor(FACTORS, dtype=torch.float64)[command]
-    return Asked(
+    return AskedEdits(
         "scale", number, command, number, AffineMap.from_resize(factor, objects.center[number])
     )
 
 
-def asked_transplants(factual: Factual, objects: References) -> Asked:
+def ask_transplants(factual: Factual, objects: References) -> AskedEdits:
     """Every object with a donor of the next video, by rank modulo the number of objects there.
 
     The donor is aligned to the recipient's centroid and RMS radius.
     """
-    following = torch.from_numpy(next_windows(factual.source))[objects.window]
+    following = torch.from_numpy(find_next_windows(factual.source))[objects.window]
     counts = torch.bincount(objects.window, minlength=len(factual))
     first = counts.cumsum(0) - counts
     rank = torch.arange(len(objects)) - first[objects.window]
@@ -124,10 +126,10 @@ def asked_transplants(factual: Factual, objects: References) -> Asked:
         objects.center[donor],
         objects.radius[donor],
     )
-    return Asked("transplant", recipient, torch.zeros_like(recipient), donor, edit)
+    return AskedEdits("transplant", recipient, torch.zeros_like(recipient), donor, edit)
 
 
-def valid_images(objects: References, edits: Asked, batch: int) -> Bool[Tensor, " edit"]:
+def have_valid_images(objects: References, edits: AskedEdits, batch: int) -> Bool[Tensor, " edit"]:
     """Whether each reference mask's ideal image has ten pixels; `batch` of them at a time."""
     pieces = [edits.rows(chunk) for chunk in torch.arange(len(edits)).split(batch)]
     return torch.cat(
@@ -138,27 +140,31 @@ def valid_images(objects: References, edits: Asked, batch: int) -> Bool[Tensor, 
     )
 
 
-def oracle_targets(
-    factual: Factual, objects: References, edits: Asked, device: torch.device
-) -> Targets:
+def compute_oracle_targets(
+    factual: Factual, objects: References, edits: AskedEdits, device: torch.device
+) -> OracleTargets:
     """Target images and editing regions of some edits, from frames and reference masks alone."""
     edit = AffineMap(edits.map.factor.to(device), edits.map.offset.to(device))
-    source = _layer(factual, objects, edits.object, device)
+    source = _cut_layers(factual, objects, edits.object, device)
     if edits.kind != "transplant":
-        return Targets(inpainting.target(source, edit), inpainting.region(source, edit))
-    donor = _layer(factual, objects, edits.donor, device)
-    return Targets(
-        inpainting.target(donor, edit, source.background),
-        inpainting.transplant_region(source, donor, edit),
+        return OracleTargets(
+            inpainting.compose_target(source, edit), inpainting.find_region(source, edit)
+        )
+    donor = _cut_layers(factual, objects, edits.donor, device)
+    return OracleTargets(
+        inpainting.compose_target(donor, edit, source.background),
+        inpainting.find_transplant_region(source, donor, edit),
     )
 
 
-def _layer(factual: Factual, objects: References, chosen: Tensor, device: Any) -> inpainting.Layer:
+def _cut_layers(
+    factual: Factual, objects: References, chosen: Tensor, device: Any
+) -> inpainting.Layer:
     """The layers of objects, each cut out once and handed to all its edits."""
     assert factual.reference is not None
     once, again = chosen.unique(return_inverse=True)
     window = objects.window[once]
-    layer = inpainting.extract(
+    layer = inpainting.cut_out(
         factual.frame[window].to(device).double() / 255,
         factual.reference[window].to(device),
         objects.label[once].to(device),
@@ -166,7 +172,7 @@ def _layer(factual: Factual, objects: References, chosen: Tensor, device: Any) -
     return layer.rows(again.to(device))
 
 
-def _each(objects: References, commands: Any) -> tuple[Tensor, Tensor]:
+def _combine_all(objects: References, commands: Any) -> tuple[Tensor, Tensor]:
     """All commands of all objects."""
     pairs = torch.cartesian_prod(torch.arange(len(objects)), torch.tensor(list(commands)))
     return pairs[:, 0], pairs[:, 1]

@@ -22,7 +22,7 @@ from geoco.evaluation.interfaces import KnownModel, SlotModel
 from geoco.evaluation.matched import MatchedRecords
 from geoco.evaluation.tables import TABLES, Evaluation, TableProgress, build_text_tables
 from geoco.evaluation.video import TubeRecords
-from geoco.evaluation.windows import GROUP, INITIALIZATIONS, SEED, Windows, chosen_windows
+from geoco.evaluation.windows import GROUP, INITIALIZATIONS, SEED, Windows, choose_windows
 from geoco.files import write_whole
 from geoco.reporting.formats import format_latex, format_markdown
 from geoco.reporting.records import load_records
@@ -68,7 +68,7 @@ def evaluate(
     unknown = [table for table in tables or () if table not in TABLES]
     if unknown:
         raise GeocoError(f"there is no table '{unknown[0]}': choose from {', '.join(TABLES)}")
-    shared = describe(model, dataset, name, windows)
+    shared = describe_population(model, dataset, name, windows)
     evaluation = Evaluation(model, dataset, out, batch, windows, extended_windows, progress, tile)
     about = {key: {**shared, **table.about(evaluation)} for key, table in TABLES.items()}
     # All are looked at first: what does not belong here should not show up after an hour.
@@ -111,11 +111,11 @@ def read_tubes(folder: Path) -> TubeRecords:
     return load_records(folder, "tubes", TubeRecords)
 
 
-def describe(
+def describe_population(
     model: SlotModel, dataset: Windows, name: str, limit: int | None = None
 ) -> dict[str, Any]:
     """The population in full: what two results must share to be compared."""
-    chosen = chosen_windows(dataset, limit)
+    chosen = choose_windows(dataset, limit)
     sources = dataset.sources
     names = [sources[window] for window in chosen]
     # Names alone do not tell two datasets apart; two windows do, and cost nothing.
@@ -124,8 +124,8 @@ def describe(
         "model": name,
         "checksum of the model": model.fingerprint if isinstance(model, KnownModel) else None,
         "data": getattr(dataset, "description", None),
-        "checksum of sources": _checksum(json.dumps(names).encode()),
-        "checksum of two windows": _checksum(
+        "checksum of sources": _compute_checksum(json.dumps(names).encode()),
+        "checksum of two windows": _compute_checksum(
             *(
                 part.cpu().contiguous().numpy()
                 for part in (ends.video, ends.masks)
@@ -152,7 +152,7 @@ def describe(
     return {key: value for key, value in about.items() if value is not None}
 
 
-def _checksum(*parts: Any) -> str:
+def _compute_checksum(*parts: Any) -> str:
     checksum = 0
     for part in parts:
         checksum = zlib.crc32(part, checksum)

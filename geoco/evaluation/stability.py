@@ -53,7 +53,7 @@ class SharedBackgroundScores:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class BackgroundPairs:
     """An object and the background that it is drawn with: windows are rows of the record."""
 
     window: Int64[Tensor, " pair"]
@@ -65,7 +65,7 @@ class Pairs:
         return len(self.window)
 
 
-def stability_scores(
+def score_stability(
     model: SlotModel,
     factual: Factual,
     batch: int,
@@ -73,16 +73,16 @@ def stability_scores(
 ) -> StabilityScores:
     """Every valid object with the background of its own window."""
     window, slot = factual.objects
-    pairs = Pairs(window, slot, window, factual.background[window])
-    radius, coverage = _extents(model, factual, pairs, batch, progress)
+    pairs = BackgroundPairs(window, slot, window, factual.background[window])
+    radius, coverage = _measure_extents(model, factual, pairs, batch, progress)
     spreads = tuple(
-        SpreadAtScale(scale, _spread(radius[:, k]), _spread(coverage[:, k]))
+        SpreadAtScale(scale, _measure_spread(radius[:, k]), _measure_spread(coverage[:, k]))
         for k, scale in enumerate(SCALES)
     )
     return StabilityScores(len(pairs), spreads)
 
 
-def shared_background_scores(
+def score_shared_background(
     model: SlotModel,
     factual: Factual,
     batch: int,
@@ -90,29 +90,31 @@ def shared_background_scores(
 ) -> SharedBackgroundScores:
     """A sample of objects, each with each of a few backgrounds from distinct videos."""
     window, slot = factual.objects
-    chosen = sampled_objects(len(window))
-    rows = shared_backgrounds(factual)
+    chosen = sample_objects(len(window))
+    rows = choose_backgrounds(factual)
     grid = torch.cartesian_prod(rows, chosen)
     backgrounds, objects = grid.unbind(1)
-    pairs = Pairs(window[objects], slot[objects], backgrounds, factual.background[backgrounds])
-    radius, coverage = _extents(model, factual, pairs, batch, progress)
+    pairs = BackgroundPairs(
+        window[objects], slot[objects], backgrounds, factual.background[backgrounds]
+    )
+    radius, coverage = _measure_extents(model, factual, pairs, batch, progress)
     shape = (len(rows), len(chosen), len(SCALES))
     radius, coverage = radius.reshape(shape), coverage.reshape(shape)
     spreads = tuple(
-        SpreadAtScale(scale, _averaged(radius[..., k]), _averaged(coverage[..., k]))
+        SpreadAtScale(scale, _average_spread(radius[..., k]), _average_spread(coverage[..., k]))
         for k, scale in enumerate(SCALES)
     )
     names = tuple(factual.source[int(row)] for row in rows)
     return SharedBackgroundScores(len(chosen), names, spreads)
 
 
-def sampled_objects(count: int) -> Int64[Tensor, " chosen"]:
+def sample_objects(count: int) -> Int64[Tensor, " chosen"]:
     """1,024 of the valid objects, or all there are, in their order."""
     drawn = np.random.default_rng((SEED, 0)).permutation(count)[:APPEARANCES]
     return torch.from_numpy(np.sort(drawn))
 
 
-def shared_backgrounds(factual: Factual) -> Int64[Tensor, " background"]:
+def choose_backgrounds(factual: Factual) -> Int64[Tensor, " background"]:
     """A window from each of eight videos, or of all there are; the same for every model."""
     generator = np.random.default_rng((SEED, 1))
     video = factual.video
@@ -121,17 +123,17 @@ def shared_backgrounds(factual: Factual) -> Int64[Tensor, " background"]:
 
 
 @torch.no_grad()
-def _extents(
-    model: SlotModel, factual: Factual, pairs: Pairs, batch: int, progress: Progress
+def _measure_extents(
+    model: SlotModel, factual: Factual, pairs: BackgroundPairs, batch: int, progress: Progress
 ) -> tuple[Float64[np.ndarray, "pair scale"], Float64[np.ndarray, "pair scale"]]:
     """Radius and coverage of each object in each size."""
     if not factual.explicit:
         raise GeocoError("stability needs slots with a position and a scale; these have none")
     radius, coverage = (np.zeros((len(pairs), len(SCALES))) for _ in range(2))
     done = 0
-    for chunk in _chunks(pairs, batch):
-        encoded = _pair(factual, pairs, chunk)
-        for k, logits in enumerate(_drawn(model, encoded)):
+    for chunk in _split_by_object(pairs, batch):
+        encoded = _encode_pairs(factual, pairs, chunk)
+        for k, logits in enumerate(_decode_sizes(model, encoded)):
             moments = metrics.support_moments(compute_masks(logits)[:, 0])
             radius[chunk.numpy(), k] = moments.radius.cpu().numpy()
             coverage[chunk.numpy(), k] = moments.coverage.cpu().numpy()
@@ -140,35 +142,35 @@ def _extents(
     return radius, coverage
 
 
-def _chunks(pairs: Pairs, batch: int) -> Iterator[Int64[Tensor, " pair"]]:
+def _split_by_object(pairs: BackgroundPairs, batch: int) -> Iterator[Int64[Tensor, " pair"]]:
     """Pairs a few at a time, those of one object together: it is then drawn once for all."""
     order = torch.from_numpy(np.lexsort((pairs.slot.numpy(), pairs.window.numpy())))
     yield from order.split(batch) if len(pairs) else ()
 
 
-def _drawn(model: SlotModel, encoded: Encoded) -> Iterator[Tensor]:
+def _decode_sizes(model: SlotModel, encoded: Encoded) -> Iterator[Tensor]:
     """Alpha logits with the object in each size; equal slots are drawn once, if that can be."""
     slots = encoded.slots
     if not isinstance(model, OneSlotModel):
         for scale in SCALES:
-            yield model.decode(encoded, _placed(slots, scale))[1]
+            yield model.decode(encoded, _place_first(slots, scale))[1]
         return
-    background, behind = _once(slots[:, 1:])
+    background, behind = _drop_repetitions(slots[:, 1:])
     behind_fields = model.fields(background)[behind]
     for scale in SCALES:
-        target, which = _once(_placed(slots, scale)[:, :1])
+        target, which = _drop_repetitions(_place_first(slots, scale)[:, :1])
         scene = model.fields(target)[which].with_slots(behind_fields)
         yield model.compose(encoded, scene)[1]
 
 
-def _placed(slots: Slots, scale: float) -> Slots:
+def _place_first(slots: Slots, scale: float) -> Slots:
     """The first slot at the centre, in a size."""
     position, scales = slots.position.clone(), slots.scale.clone()
     position[:, 0], scales[:, 0] = 0.0, scale
     return Slots(slots.appearance, position, scales)
 
 
-def _once(slots: Slots) -> tuple[Slots, Int64[Tensor, " row"]]:
+def _drop_repetitions(slots: Slots) -> tuple[Slots, Int64[Tensor, " row"]]:
     """Scenes of one slot without repetition, and which of them each was."""
     parts = (slots.appearance.flatten(1), slots.position.flatten(1), slots.scale.flatten(1))
     found, which = torch.cat([part.double() for part in parts], 1).unique(
@@ -180,7 +182,7 @@ def _once(slots: Slots) -> tuple[Slots, Int64[Tensor, " row"]]:
     return slots[first], which
 
 
-def _pair(factual: Factual, pairs: Pairs, chunk: Tensor) -> Encoded:
+def _encode_pairs(factual: Factual, pairs: BackgroundPairs, chunk: Tensor) -> Encoded:
     """Scenes of two slots, the object first, both as they are in their own frames."""
     window = torch.stack((pairs.window[chunk], pairs.background_window[chunk]), 1)
     slot = torch.stack((pairs.slot[chunk], pairs.background_slot[chunk]), 1)
@@ -192,13 +194,13 @@ def _pair(factual: Factual, pairs: Pairs, chunk: Tensor) -> Encoded:
     )
 
 
-def _spread(values: np.ndarray) -> Spread:
+def _measure_spread(values: np.ndarray) -> Spread:
     if values.size == 0:
         return Spread(float("nan"), float("nan"), float("nan"))
     return metrics.fixed_geometry_spread(values)
 
 
-def _averaged(values: np.ndarray) -> Spread:
+def _average_spread(values: np.ndarray) -> Spread:
     if values.size == 0:
         return Spread(float("nan"), float("nan"), float("nan"))
     return metrics.background_averaged_spread(values)

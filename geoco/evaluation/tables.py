@@ -12,11 +12,11 @@ from typing import Any
 
 from geoco import edit_maps
 from geoco.evaluation import covariance_bounds, matched, stability, windows
-from geoco.evaluation.editing import REPLICATES, edit_records, editing_scores
-from geoco.evaluation.factual import center_records, factual_scores
-from geoco.evaluation.finite_grid import covariance_scores
+from geoco.evaluation.editing import REPLICATES, record_edits, score_editing
+from geoco.evaluation.factual import record_centers, score_factual
+from geoco.evaluation.finite_grid import score_covariance
 from geoco.evaluation.interfaces import ExtendedModel, SlotModel, VideoModel
-from geoco.evaluation.video import tube_records, tube_scores
+from geoco.evaluation.video import record_tubes, score_tubes
 from geoco.evaluation.windows import Factual, Progress, Windows
 from geoco.metrics import rgb
 from geoco.reporting import tables, tables_matched
@@ -43,7 +43,7 @@ class Evaluation:
     @cached_property
     def factual(self) -> Factual:
         report = self.report_on("factual slots")
-        return windows.factual(self.model, self.dataset, self.batch, self.windows, report)
+        return windows.compute_factual(self.model, self.dataset, self.batch, self.windows, report)
 
     def report_on(self, table: str) -> Progress:
         return lambda done, total: self.progress(table, done, total)
@@ -82,38 +82,38 @@ def build_text_tables(name: str, results: Mapping[str, Values]) -> list[TextTabl
 def _compute_factual(evaluation: Evaluation, progress: Progress) -> Any:
     factual = evaluation.factual
     if factual.reference is not None:
-        save_records(evaluation.folder, "factual", center_records(factual))
-    return factual_scores(evaluation.model, factual, evaluation.batch, progress)
+        save_records(evaluation.folder, "factual", record_centers(factual))
+    return score_factual(evaluation.model, factual, evaluation.batch, progress)
 
 
 def _compute_editing(evaluation: Evaluation, progress: Progress) -> Any:
-    records = edit_records(evaluation.model, evaluation.factual, evaluation.batch, progress)
+    records = record_edits(evaluation.model, evaluation.factual, evaluation.batch, progress)
     save_records(evaluation.folder, "editing", records)
-    return editing_scores(records)
+    return score_editing(records)
 
 
 def _compute_stability(evaluation: Evaluation, progress: Progress) -> Any:
-    return stability.stability_scores(
+    return stability.score_stability(
         evaluation.model, evaluation.factual, evaluation.batch, progress
     )
 
 
 def _compute_shared_background(evaluation: Evaluation, progress: Progress) -> Any:
-    return stability.shared_background_scores(
+    return stability.score_shared_background(
         evaluation.model, evaluation.factual, evaluation.batch, progress
     )
 
 
 def _compute_matched(evaluation: Evaluation, progress: Progress) -> Any:
-    records = matched.matched_records(
+    records = matched.record_matched(
         evaluation.model, evaluation.dataset, evaluation.factual, evaluation.batch, progress
     )
     save_records(evaluation.folder, "matched", records)
-    return matched.matched_scores(records)
+    return matched.score_matched(records)
 
 
 def _compute_finite_grid(evaluation: Evaluation, progress: Progress) -> Any:
-    return covariance_scores(
+    return score_covariance(
         evaluation.model,
         evaluation.factual,
         evaluation.batch,
@@ -124,11 +124,11 @@ def _compute_finite_grid(evaluation: Evaluation, progress: Progress) -> Any:
 
 
 def _compute_tubes(evaluation: Evaluation, progress: Progress) -> Any:
-    records = tube_records(
+    records = record_tubes(
         evaluation.model, evaluation.dataset, evaluation.batch, evaluation.windows, progress
     )
     save_records(evaluation.folder, "tubes", records)
-    return tube_scores(records)
+    return score_tubes(records)
 
 
 # -- whom they fit ---------------------------------------------------------------------------------

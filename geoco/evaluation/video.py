@@ -1,6 +1,6 @@
 """Whole-video editing: one object of every video, edited in all frames (paper, Sec. D).
 
-A reference object anchors a slot in one frame (`geoco.evaluation.tracks`). The slot keeps its edit
+A reference object anchors a slot in one frame (`video_tracks`). The slot keeps its edit
 through the video, and areas are summed over all frames before F1 is taken. Commands are those of
 the single-frame table, in pixels of the model's canvas; a video's frames take the place of windows.
 """
@@ -21,22 +21,22 @@ from geoco.evaluation.commands import (
     CommandKind,
     Commands,
     Objects,
-    moves,
-    resizes,
-    targets,
-    transplanted,
+    build_moves,
+    build_resizes,
+    compute_targets,
+    transplant_given,
 )
-from geoco.evaluation.decode_edits import edited_scenes, obeys
+from geoco.evaluation.decode_edits import decode_edits, takes_commands
 from geoco.evaluation.editing import PERCENT, REPLICATES
 from geoco.evaluation.interfaces import SlotModel
 from geoco.evaluation.video_tracks import (
-    Track,
-    fewest_pixels,
-    first_windows,
-    follow,
-    window_length,
+    ObjectTrack,
+    choose_first_windows,
+    count_fewest_pixels,
+    measure_window_length,
+    track_objects,
 )
-from geoco.evaluation.windows import Factual, Progress, Windows, joined
+from geoco.evaluation.windows import Factual, Progress, Windows, join_factuals
 from geoco.metrics import Interval
 from geoco.models import compositing
 
@@ -102,7 +102,7 @@ class TubeScores:
     transplant: TubeKind
 
 
-def tube_records(
+def record_tubes(
     model: SlotModel,
     dataset: Windows,
     batch: int,
@@ -113,29 +113,29 @@ def tube_records(
 
     A model that can neither be told nor set where slots are is asked for transplants alone.
     """
-    windows, sources = first_windows(dataset, limit), dataset.sources
+    windows, sources = choose_first_windows(dataset, limit), dataset.sources
 
-    def tracks() -> Iterator[Track]:
-        for number, track in enumerate(follow(model, dataset, windows, batch)):
+    def tracks() -> Iterator[ObjectTrack]:
+        for number, track in enumerate(track_objects(model, dataset, windows, batch)):
             progress(number, len(windows))
             if track is not None:
                 yield track
 
     eligible = np.zeros(len(windows), dtype=np.bool_)
     pieces: list[TubeEdits] = []
-    for track, donor in with_donors(tracks()):
+    for track, donor in pair_with_donors(tracks()):
         eligible[track.video] = True
-        pieces += _edited(model, track, donor, batch)
+        pieces += _edit_track(model, track, donor, batch)
     progress(len(windows), len(windows))
     return TubeRecords(
         sources=tuple(sources[window] for window in windows),
         eligible=eligible,
-        frames=window_length(dataset, int(windows[0])),
-        edits=_joined(pieces),
+        frames=measure_window_length(dataset, int(windows[0])),
+        edits=_join_edits(pieces),
     )
 
 
-def tube_scores(records: TubeRecords, pairs: Iterable[Pair] | None = None) -> TubeScores:
+def score_tubes(records: TubeRecords, pairs: Iterable[Pair] | None = None) -> TubeScores:
     """The table from the records alone; of some recipient-donor pairs only, if they are given.
 
     Models are compared on the pairs that all of them have (`common_pairs`). Moves and resizes are
@@ -152,12 +152,12 @@ def tube_scores(records: TubeRecords, pairs: Iterable[Pair] | None = None) -> Tu
             )
         found = found.where(np.isin(found.video, [recipient for recipient, _ in wanted]))
         eligible = len(wanted)
-    position, scale, transplant = (_kind(found.of(kind), kind) for kind in KINDS)
+    position, scale, transplant = (_score_kind(found.of(kind), kind) for kind in KINDS)
     videos = len(records.sources)
     return TubeScores(videos, eligible, records.frames, position, scale, transplant)
 
 
-def common_pairs(several: Sequence[TubeRecords]) -> tuple[Pair, ...]:
+def find_common_pairs(several: Sequence[TubeRecords]) -> tuple[Pair, ...]:
     """Recipient and donor videos that are a pair in the records of every model."""
     if len({(records.sources, records.frames) for records in several}) != 1:
         raise GeocoError("models can be compared only on the same videos of the same length")
@@ -165,7 +165,9 @@ def common_pairs(several: Sequence[TubeRecords]) -> tuple[Pair, ...]:
     return tuple(sorted(common))
 
 
-def with_donors(tracks: Iterable[Track]) -> Iterator[tuple[Track, Track | None]]:
+def pair_with_donors(
+    tracks: Iterable[ObjectTrack],
+) -> Iterator[tuple[ObjectTrack, ObjectTrack | None]]:
     """Each with the next as its donor, the last with the first; one that is alone has none."""
     first = last = None
     for track in tracks:
@@ -178,24 +180,31 @@ def with_donors(tracks: Iterable[Track]) -> Iterator[tuple[Track, Track | None]]
         yield last, None if first is last else first
 
 
-def _edited(model: SlotModel, track: Track, donor: Track | None, batch: int) -> Iterator[TubeEdits]:
+def _edit_track(
+    model: SlotModel, track: ObjectTrack, donor: ObjectTrack | None, batch: int
+) -> Iterator[TubeEdits]:
     """All edits of a track; those of a kind that the model does not take are left out."""
-    mine = _objects(track, 0)
+    mine = _locate_slot(track, 0)
     asked: list[Commands] = []
-    if obeys(model, track.factual, "position"):
-        resized = resizes(track.factual, mine)
+    if takes_commands(model, track.factual, "position"):
+        resized = build_resizes(track.factual, mine)
         changing = (resized.command != IDENTITY).nonzero()[:, 0]
-        asked = [moves(track.factual, mine), resized.rows(changing)]
+        asked = [build_moves(track.factual, mine), resized.rows(changing)]
     for commands in asked:
-        yield _measured(model, track, track, track.factual, commands, batch)
+        yield _measure_edits(model, track, track, track.factual, commands, batch)
     if donor is not None:
-        both = joined((track.factual, donor.factual))
-        swapped = transplanted(both, mine, _objects(donor, len(track.factual)))
-        yield _measured(model, track, donor, both, swapped, batch)
+        both = join_factuals((track.factual, donor.factual))
+        swapped = transplant_given(both, mine, _locate_slot(donor, len(track.factual)))
+        yield _measure_edits(model, track, donor, both, swapped, batch)
 
 
-def _measured(
-    model: SlotModel, track: Track, donor: Track, masks: Factual, commands: Commands, batch: int
+def _measure_edits(
+    model: SlotModel,
+    track: ObjectTrack,
+    donor: ObjectTrack,
+    masks: Factual,
+    commands: Commands,
+    batch: int,
 ) -> TubeEdits:
     """Tubes of one kind; `masks` has whatever the targets are made from, the track's frames first.
 
@@ -203,13 +212,13 @@ def _measured(
     """
     time, kind = len(track.factual), KINDS.index(commands.kind)
     drawn = torch.zeros(len(commands), *masks.masks.shape[-2:], dtype=torch.bool)
-    for chunk, slot, (_, logits) in edited_scenes(model, track.factual, commands, batch):
+    for chunk, slot, (_, logits) in decode_edits(model, track.factual, commands, batch):
         drawn[chunk] = compositing.compute_masks(logits)[:, slot].cpu()
 
     def tubes(frames: Tensor) -> Tensor:
         return frames.unflatten(0, (time, -1)).transpose(0, 1)
 
-    target = tubes(targets(masks, commands, torch.arange(len(commands)))[1])
+    target = tubes(compute_targets(masks, commands, torch.arange(len(commands)))[1])
     unchanged = tubes(masks.masks[commands.window, commands.slot])
     count = len(target)
     return TubeEdits(
@@ -219,17 +228,17 @@ def _measured(
         command=commands.command[:count].numpy(),
         f1=metrics.tube_f1(tubes(drawn), target).numpy(),
         noop=metrics.tube_f1(unchanged, target).numpy(),
-        valid=(target.sum((-3, -2, -1)) >= fewest_pixels(*target.shape[-2:])).numpy(),
+        valid=(target.sum((-3, -2, -1)) >= count_fewest_pixels(*target.shape[-2:])).numpy(),
     )
 
 
-def _objects(track: Track, first: int) -> Objects:
+def _locate_slot(track: ObjectTrack, first: int) -> Objects:
     """The followed slot in every frame, the frames being rows from `first` on."""
     frames = torch.arange(len(track.factual))
     return frames + first, torch.full_like(frames, track.anchor.slot)
 
 
-def _joined(pieces: Sequence[TubeEdits]) -> TubeEdits:
+def _join_edits(pieces: Sequence[TubeEdits]) -> TubeEdits:
     none, whole = np.zeros(0), np.zeros(0, dtype=np.int64)
     nothing = TubeEdits(whole, whole, whole, whole, none, none, np.zeros(0, dtype=np.bool_))
     pieces = [nothing, *pieces]
@@ -238,14 +247,14 @@ def _joined(pieces: Sequence[TubeEdits]) -> TubeEdits:
     )
 
 
-def _kind(found: TubeEdits, kind: CommandKind) -> TubeKind:
+def _score_kind(found: TubeEdits, kind: CommandKind) -> TubeKind:
     scored = found.where(found.valid)
     if len(scored) == 0:
         return TubeKind(Interval(float("nan"), float("nan"), float("nan")), float("nan"), 0)
     names, video = np.unique(scored.video, return_inverse=True)
 
     def means(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        return PERCENT * _means(values, scored.command, weights[:, video])
+        return PERCENT * _average_commands(values, scored.command, weights[:, video])
 
     once = np.ones((1, len(names)))
     if kind == "transplant":  # one command: a plain mean
@@ -253,19 +262,21 @@ def _kind(found: TubeEdits, kind: CommandKind) -> TubeKind:
             PERCENT * scored.f1, scored.video, scored.donor_video, REPLICATES
         )
     else:
-        low, high = np.percentile(means(scored.f1, _resampled(len(names))), metrics.PERCENTILES)
+        low, high = np.percentile(
+            means(scored.f1, _resample_videos(len(names))), metrics.PERCENTILES
+        )
         f1 = Interval(float(means(scored.f1, once)[0]), float(low), float(high))
     return TubeKind(f1, float(means(scored.noop, once)[0]), len(scored))
 
 
-def _resampled(videos: int) -> Float64[np.ndarray, "replicate video"]:
+def _resample_videos(videos: int) -> Float64[np.ndarray, "replicate video"]:
     """How often each video is drawn: the resamples of `metrics.pooled_interval`."""
     share = np.full(videos, 1 / videos)
     drawn = np.random.default_rng(0).multinomial(videos, share, size=REPLICATES)
     return drawn.astype(np.float64)
 
 
-def _means(
+def _average_commands(
     values: Float64[np.ndarray, " edit"],
     command: Int64[np.ndarray, " edit"],
     weights: Float64[np.ndarray, "replicate edit"],

@@ -20,7 +20,7 @@ from geoco import edit_maps, metrics
 from geoco.data import ClipBatch
 from geoco.errors import GeocoError
 from geoco.evaluation.interfaces import Encoded, SlotModel
-from geoco.metrics import rgb as metrics_rgb
+from geoco.metrics.rgb import psnr
 from geoco.models import compositing
 from geoco.models.slots import Slots, draw_positions
 
@@ -110,7 +110,7 @@ class Factual:
         return Encoded(self.slots, self.attention).rows(rows)
 
 
-def window_major(sources: Sequence[str]) -> Int64[np.ndarray, " window"]:
+def order_window_major(sources: Sequence[str]) -> Int64[np.ndarray, " window"]:
     """Window w of every video, then w + 1 of every video: the order in which donors are sought."""
     seen: dict[str, int] = {}
     turn = np.empty(len(sources), dtype=np.int64)
@@ -119,14 +119,14 @@ def window_major(sources: Sequence[str]) -> Int64[np.ndarray, " window"]:
     return np.argsort(turn, kind="stable")
 
 
-def chosen_windows(dataset: Windows, limit: int | None) -> Int64[np.ndarray, " window"]:
+def choose_windows(dataset: Windows, limit: int | None) -> Int64[np.ndarray, " window"]:
     """All windows, or some: those that come first in window-major order, to keep videos many."""
     if len(dataset) == 0 or (limit is not None and limit < 1):
         raise GeocoError("an evaluation needs at least one window, got none")
-    return np.sort(window_major(dataset.sources)[:limit])
+    return np.sort(order_window_major(dataset.sources)[:limit])
 
 
-def starting_positions(
+def draw_starting_positions(
     window: int, slots: int, initialization: int = 0
 ) -> Float[Tensor, "{slots} 2"]:
     """Where the slots of a window start: uniform in [-1, 1], from its group's own generator."""
@@ -134,7 +134,7 @@ def starting_positions(
     return draw_positions(GROUP, slots, torch.Generator().manual_seed(seed))[window % GROUP]
 
 
-def factual(
+def compute_factual(
     model: SlotModel,
     dataset: Windows,
     batch: int,
@@ -142,11 +142,11 @@ def factual(
     progress: Progress = lambda done, total: None,
 ) -> Factual:
     """Encode and decode the first frame of every window, `batch` of them at a time."""
-    return factual_of(model, dataset, chosen_windows(dataset, limit), batch, progress)
+    return compute_factual_of(model, dataset, choose_windows(dataset, limit), batch, progress)
 
 
 @torch.no_grad()
-def factual_of(
+def compute_factual_of(
     model: SlotModel,
     dataset: Windows,
     windows: Int64[np.ndarray, " window"],
@@ -157,13 +157,13 @@ def factual_of(
     pieces = []
     for first in range(0, len(windows), batch):
         some = windows[first : first + batch]
-        pieces.append(_piece(model, dataset, some))
+        pieces.append(_compute_piece(model, dataset, some))
         progress(first + len(some), len(windows))
-    return joined(pieces)
+    return join_factuals(pieces)
 
 
 @torch.no_grad()
-def reconstruction(
+def measure_reconstruction(
     model: SlotModel, factual: Factual, initialization: int, batch: int
 ) -> Float64[Tensor, " window"]:
     """PSNR of every window's first frame from another start."""
@@ -171,15 +171,15 @@ def reconstruction(
     for first in range(0, len(factual), batch):
         some = slice(first, first + batch)
         frames = factual.frame[some].float() / 255
-        _, _, image = _scene(model, frames, factual.window[some], initialization)
-        found.append(metrics_rgb.psnr(image, frames.to(image.device)).cpu())
+        _, _, image = _reconstruct(model, frames, factual.window[some], initialization)
+        found.append(psnr(image, frames.to(image.device)).cpu())
     return torch.cat(found)
 
 
-def _piece(model: SlotModel, dataset: Windows, windows: np.ndarray) -> Factual:
+def _compute_piece(model: SlotModel, dataset: Windows, windows: np.ndarray) -> Factual:
     clips = dataset.batch(windows.tolist())
     frames = _first_frames(model, clips)
-    encoded, logits, image = _scene(model, frames, windows, 0)
+    encoded, logits, image = _reconstruct(model, frames, windows, 0)
     masks = compositing.compute_masks(logits)
     background = compositing.find_measurement_background(compositing.compute_alpha(logits))
     slots = torch.arange(masks.shape[1], device=masks.device)
@@ -195,17 +195,17 @@ def _piece(model: SlotModel, dataset: Windows, windows: np.ndarray) -> Factual:
         valid=objects.cpu(),
         frame=clips.video[:, 0].cpu(),
         image=image.float().cpu(),
-        psnr=metrics_rgb.psnr(image, frames.to(image.device)).cpu(),
+        psnr=psnr(image, frames.to(image.device)).cpu(),
         reference=None if clips.masks is None else clips.masks[:, 0].cpu(),
         device=masks.device,
     )
 
 
-def _scene(
+def _reconstruct(
     model: SlotModel, frames: Tensor, windows: np.ndarray, initialization: int
 ) -> tuple[Encoded, Tensor, Tensor]:
     """Encodings, alpha logits and pictures of frames."""
-    starts = [starting_positions(int(w), model.slots, initialization) for w in windows]
+    starts = [draw_starting_positions(int(w), model.slots, initialization) for w in windows]
     encoded = model.encode(frames, torch.stack(starts))
     rgb, logits = model.decode(encoded, encoded.slots)
     return encoded, logits, compositing.composite(rgb, compositing.compute_alpha(logits))
@@ -221,7 +221,7 @@ def _first_frames(model: SlotModel, clips: ClipBatch) -> Float[Tensor, "batch 3 
     return clips.video[:, 0].float() / 255
 
 
-def joined(pieces: Sequence[Factual]) -> Factual:
+def join_factuals(pieces: Sequence[Factual]) -> Factual:
     """Several records as one."""
 
     def cat(name: str) -> Tensor:

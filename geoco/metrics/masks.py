@@ -3,9 +3,10 @@
 Each docstring gives the range, the direction, and the equation. Functions of pixels and objects
 take torch tensors and keep leading dimensions; statistics of whole populations take numpy arrays.
 Undefined values are nan and never quietly zero, except where the paper says zero. Who belongs to a
-population is not decided here (see `geoco.ideal`).
+population is not decided here (see `geoco.edit_maps`).
 
-Metrics of colours are in `geoco.metrics_rgb`, finite-grid diagnostics in `geoco.bounds`.
+Metrics of colours are in `geoco.metrics.rgb`, finite-grid diagnostics in
+`geoco.evaluation.covariance_bounds`.
 """
 
 import math

@@ -21,7 +21,7 @@ def psnr(
 
     The Obj3D column, and that of full-image agreement with target images, average these dB.
     """
-    return _decibel(_square(image, target).mean((-3, -2, -1)))
+    return _to_decibel(_square_error(image, target).mean((-3, -2, -1)))
 
 
 def region_psnr(
@@ -30,10 +30,10 @@ def region_psnr(
     region: Bool[Tensor, "*frames height width"],
 ) -> Float64[Tensor, "*frames"]:
     """The same with the MSE over the pixels of a region alone; nan where it is empty."""
-    return _decibel(_mean_within(_square(image, target).mean(-3), region))
+    return _to_decibel(_average_within(_square_error(image, target).mean(-3), region))
 
 
-def editing_region(
+def grow_editing_region(
     support: Bool[Tensor, "*edits height width"],
 ) -> Bool[Tensor, "*edits height width"]:
     """The union of source and target supports (and alpha footprints), expanded by two steps.
@@ -41,11 +41,11 @@ def editing_region(
     Steps are four-connected: a single pixel becomes a diamond of 13.
     """
     for _ in range(EXPANSION):
-        support = grown(support)
+        support = grow_mask(support)
     return support
 
 
-def grown(mask: Bool[Tensor, "*masks height width"]) -> Bool[Tensor, "*masks height width"]:
+def grow_mask(mask: Bool[Tensor, "*masks height width"]) -> Bool[Tensor, "*masks height width"]:
     """A mask and its four-connected neighbours."""
     larger = mask.clone()
     larger[..., 1:, :] |= mask[..., :-1, :]
@@ -66,7 +66,7 @@ class Preservation:
     changed: Float64[Tensor, "*edits"]  # share of pixels that changed by more than 2/255
 
 
-def rgb_preservation(
+def measure_preservation(
     factual: Float[Tensor, "*edits 3 height width"],
     edited: Float[Tensor, "*edits 3 height width"],
     region: Bool[Tensor, "*edits height width"],
@@ -77,19 +77,19 @@ def rgb_preservation(
     """
     change = (edited.double() - factual.double()).abs().mean(-3)
     return Preservation(
-        change=_mean_within(change, ~region),
-        changed=_mean_within((change > CHANGED).double(), ~region),
+        change=_average_within(change, ~region),
+        changed=_average_within((change > CHANGED).double(), ~region),
     )
 
 
-def _square(image: Tensor, target: Tensor) -> Tensor:
+def _square_error(image: Tensor, target: Tensor) -> Tensor:
     return (image.double() - target.double()).square()
 
 
-def _decibel(error: Tensor) -> Tensor:
+def _to_decibel(error: Tensor) -> Tensor:
     return -10 * torch.log10(error)
 
 
-def _mean_within(values: Tensor, region: Tensor) -> Tensor:
+def _average_within(values: Tensor, region: Tensor) -> Tensor:
     inside = torch.where(region, values, 0)
     return inside.sum((-2, -1)) / region.sum((-2, -1))

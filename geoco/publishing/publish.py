@@ -23,7 +23,7 @@ from geoco.data import open_dataset
 from geoco.errors import GeocoError
 from geoco.evaluation import TABLES, SlotModel, adapter
 from geoco.evaluation.figures import FOLDER as FIGURES
-from geoco.evaluation.run import describe
+from geoco.evaluation.run import describe_population
 from geoco.files import PARTIAL, REPLACED, recover_folder, write_folder, write_through
 from geoco.models import checkpoints, pretrained
 from geoco.models.build import build
@@ -189,7 +189,7 @@ def measure_trained_scales(
 ) -> tuple[float, float]:
     """Percentiles of the scales of object slots over windows of the training split."""
     dataset = open_dataset(config.data, "train")
-    factual = evaluation.windows.factual(
+    factual = evaluation.windows.compute_factual(
         model, dataset, evaluation.windows.GROUP, TRAINING_WINDOWS, progress
     )
     scales = factual.slots.scale[factual.valid].double().numpy()
@@ -268,7 +268,9 @@ def _read_measured(results: Path, model: SlotModel, config: Config) -> MeasuredR
             dataset = open_dataset(config.data, split)
         except GeocoError:  # a store need not have all splits
             continue
-        expected = describe(model, dataset, str(about.get("model")), about.get("windows"))
+        expected = describe_population(
+            model, dataset, str(about.get("model")), about.get("windows")
+        )
         unlike = [key for key, value in expected.items() if about.get(key) != value]
         if not unlike:
             return MeasuredResults(split, about, tables, _list_figures(folder))

@@ -50,7 +50,7 @@ class FirstWindows:
         self, model: SlotModel, progress: windows.Progress = lambda done, total: None
     ) -> Factual:
         """What a model makes of them."""
-        return windows.factual(model, self, windows.GROUP, None, progress)
+        return windows.compute_factual(model, self, windows.GROUP, None, progress)
 
 
 def find_owners(factual: Factual) -> Owners:

@@ -24,8 +24,8 @@ from geoco.demo.pictures import Subject
 from geoco.demo.summary import Summary, measure_model
 from geoco.editing.editor import Editor, Film, Scene
 from geoco.evaluation import GeoCoModel, as_values
-from geoco.evaluation.matched import MatchedRecords, matched_records
-from geoco.evaluation.windows import Factual, factual
+from geoco.evaluation.matched import MatchedRecords, record_matched
+from geoco.evaluation.windows import Factual, compute_factual
 from geoco.models import checkpoints, pretrained
 from geoco.solids import Move, Remove, Replace, Scale, render_counterfactuals, render_scenes
 
@@ -57,14 +57,14 @@ def dataset(loaded: pretrained.LoadedModel) -> SolidsDataset:
 
 @pytest.fixture(scope="module")
 def found(loaded: pretrained.LoadedModel, dataset: SolidsDataset) -> Factual:
-    return factual(GeoCoModel(loaded.model), dataset, 64, WINDOWS)
+    return compute_factual(GeoCoModel(loaded.model), dataset, 64, WINDOWS)
 
 
 @pytest.fixture(scope="module")
 def records(
     loaded: pretrained.LoadedModel, dataset: SolidsDataset, found: Factual
 ) -> MatchedRecords:
-    return matched_records(GeoCoModel(loaded.model), dataset, found, 64)
+    return record_matched(GeoCoModel(loaded.model), dataset, found, 64)
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from geoco import Editor, config
 from geoco.data import SolidsDataset
 from geoco.evaluation import ADAPTERS, Encoded, GeoCoModel, SlotModel, VideoModel, adapter
 from geoco.evaluation.interfaces import Decoded
-from geoco.evaluation.video_tracks import first_windows, follow
-from geoco.evaluation.windows import starting_positions
+from geoco.evaluation.video_tracks import choose_first_windows, track_objects
+from geoco.evaluation.windows import draw_starting_positions
 from geoco.models import pretrained
 from geoco.models.geoco import GeoCo
 from geoco.models.slots import Slots
@@ -30,16 +30,16 @@ def test_a_model_of_single_frames_is_tracked_as_in_the_editor() -> None:
     model, dataset = adapter(loaded.model, loaded.config), clips(8)
     assert isinstance(model, VideoModel)
     clip = dataset.batch([0])
-    starts = starting_positions(0, model.slots)[None]
+    starts = draw_starting_positions(0, model.slots)[None]
     slots = model.track(clip.images(), starts).slots[0]
     film = Editor(loaded).encode_video(clip.video[0].permute(0, 2, 3, 1).numpy(), seed=42)
     for name in ("appearance", "position", "scale"):
         torch.testing.assert_close(getattr(slots, name), getattr(film.decoded.slots, name))
-    (track,) = follow(model, dataset, first_windows(dataset), 64)
+    (track,) = track_objects(model, dataset, choose_first_windows(dataset), 64)
     assert track is not None
     assert track.factual.psnr.min() > 40
     carried = GeoCoModel(loaded.model, knows_videos=True)
-    (lost,) = follow(carried, dataset, first_windows(dataset), 64)
+    (lost,) = track_objects(carried, dataset, choose_first_windows(dataset), 64)
     assert lost is None or lost.factual.psnr.min() < 20
 
 

@@ -19,7 +19,7 @@ from geoco.evaluation import (
     unplaced,
     windows,
 )
-from geoco.evaluation.factual import factual_scores
+from geoco.evaluation.factual import score_factual
 from geoco.evaluation.interfaces import Decoded
 from geoco.models.slots import Slots
 
@@ -73,7 +73,9 @@ def test_commands_and_set_geometry_give_the_same_records() -> None:
     """Set at float64, told at float32: the same discs to well below a pixel."""
     dataset = Numbered(video_major(3, 2))
     set_, told = (kind(scenes(6, objects=2)) for kind in (Discs, Told))
-    one, two = (editing.edit_records(m, windows.factual(m, dataset, 4), 4) for m in (set_, told))
+    one, two = (
+        editing.record_edits(m, windows.compute_factual(m, dataset, 4), 4) for m in (set_, told)
+    )
     for kind in ("position", "scale", "transplant"):
         first, second = getattr(one, kind), getattr(two, kind)
         assert len(first) == len(second) > 0
@@ -85,8 +87,8 @@ def test_commands_and_set_geometry_give_the_same_records() -> None:
 def test_without_geometry_masks_say_where_slots_are() -> None:
     """Centroid and radius of a disc stand for its position and, but for a factor, its scale."""
     dataset = Numbered(video_major(3, 2))
-    known = windows.factual(Discs(scenes(6, objects=2)), dataset, 4)
-    hidden = windows.factual(HiddenTold(scenes(6, objects=2)), dataset, 4)
+    known = windows.compute_factual(Discs(scenes(6, objects=2)), dataset, 4)
+    hidden = windows.compute_factual(HiddenTold(scenes(6, objects=2)), dataset, 4)
     assert known.explicit
     assert not hidden.explicit
     assert torch.equal(known.anchor, known.slots.position)
@@ -96,7 +98,7 @@ def test_without_geometry_masks_say_where_slots_are() -> None:
     # A disc of radius R has RMS radius R / sqrt 2.
     radius = known.slots.appearance[..., 0] * known.slots.scale / 2**0.5
     assert (hidden.extent / radius - 1)[place].abs().max() < 0.03
-    records = editing.edit_records(HiddenTold(scenes(6, objects=2)), hidden, 4)
+    records = editing.record_edits(HiddenTold(scenes(6, objects=2)), hidden, 4)
     assert records.position.f1[records.position.valid].min() == pytest.approx(1.0)
     assert records.scale.f1[records.scale.valid].mean() > 0.95
 
@@ -104,25 +106,25 @@ def test_without_geometry_masks_say_where_slots_are() -> None:
 def test_without_geometry_or_commands_only_transplants_are_asked() -> None:
     dataset = Numbered(video_major(3, 2))
     model = Hidden(scenes(6, objects=2))
-    found = windows.factual(model, dataset, 4)
-    records = editing.edit_records(model, found, 4)
+    found = windows.compute_factual(model, dataset, 4)
+    records = editing.record_edits(model, found, 4)
     assert len(records.position) == len(records.scale) == 0
     assert len(records.transplant) > 0
-    scores = editing.editing_scores(records)
+    scores = editing.score_editing(records)
     assert scores.all.position.edits == 0
     assert scores.all.transplant.edits > 0
     with pytest.raises(GeocoError, match="position edits need slots with a position"):
-        list(decode_edits.edited_scenes(model, found, commands.moves(found), 4))
+        list(decode_edits.decode_edits(model, found, commands.build_moves(found), 4))
 
 
 def test_scores_that_need_geometry_are_undefined_without_it() -> None:
     sources = video_major(3, 2)
     model = Hidden(scenes(6, objects=2))
-    plain = windows.factual(model, Numbered(sources), 4)
+    plain = windows.compute_factual(model, Numbered(sources), 4)
     masks = plain.masks.to(torch.uint8).argmax(1).to(torch.uint8)
     dataset = Numbered(sources, masks=masks)
-    found = windows.factual(model, dataset, 4)
-    scores = factual_scores(model, found, 4)
+    found = windows.compute_factual(model, dataset, 4)
+    scores = score_factual(model, found, 4)
     assert scores.position_error.defined == 0
     assert scores.calibration.linear != scores.calibration.linear
     assert scores.reference_errors is not None

@@ -15,15 +15,15 @@ from geoco import metrics
 from geoco.errors import GeocoError
 from geoco.evaluation import compare, evaluate, matched, read_matched
 from geoco.evaluation.compare import (
-    carried_by_all,
-    common_caption,
-    common_errors,
-    common_pool,
-    once,
-    paired_differences,
-    side_by_side,
+    average_common_errors,
+    compute_differences,
+    drop_repeated_rows,
+    find_common_pool,
+    keep_carried_by_all,
+    merge_captions,
+    merge_tables,
 )
-from geoco.evaluation.factual import CenterRecords, Mean, reference_errors
+from geoco.evaluation.factual import CenterRecords, Mean, average_reference_errors
 from geoco.evaluation.run import read_centers
 from geoco.reporting.records import save_records
 from geoco.reporting.results import as_values, read_results, write_table
@@ -72,12 +72,12 @@ def test_the_pool_is_what_is_valid_for_all() -> None:
     _, _, records = shown()
     some = np.arange(len(records)) % 3 != 0
     others = replace(records, valid=records.valid & some)
-    pool = common_pool([records, others])
+    pool = find_common_pool([records, others])
     np.testing.assert_array_equal(pool, records.reference_valid & records.valid & some)
-    scores = matched.matched_scores(records, pool)
+    scores = matched.score_matched(records, pool)
     assert scores.position.common == int((pool & (records.kind == 0)).sum())
     with pytest.raises(GeocoError, match="label differs"):
-        common_pool([records, replace(records, label=records.label + 1)])
+        find_common_pool([records, replace(records, label=records.label + 1)])
 
 
 def test_position_errors_are_over_objects_that_all_have() -> None:
@@ -89,18 +89,18 @@ def test_position_errors_are_over_objects_that_all_have() -> None:
             ([np.nan, 0.3, 0.5], [np.nan, 1.0, 2.0], [np.nan, 0.0, 4.0]),
         )
     )
-    alone = reference_errors(first)
+    alone = average_reference_errors(first)
     assert alone.position_to_reference == Mean(3.0, 3, 3)
-    one, two = common_errors([first, second])
+    one, two = average_common_errors([first, second])
     assert one.position_to_decoded == Mean(0.75, 2, 3)
     assert one.position_to_reference == Mean(4.0, 2, 3)
     assert one.decoded_to_reference == Mean(5.5, 2, 3)
     assert two.decoded_to_reference == Mean(2.0, 2, 3)
     # A model without positions takes part with the last error alone.
     nowhere = replace(second, position_to_decoded=np.full(3, np.nan))
-    assert common_errors([first, nowhere])[0] == one
+    assert average_common_errors([first, nowhere])[0] == one
     with pytest.raises(GeocoError, match="other reference objects"):
-        common_errors([first, replace(second, label=np.array([1, 2, 2]))])
+        average_common_errors([first, replace(second, label=np.array([1, 2, 2]))])
 
 
 def test_position_errors_of_the_tables_are_those(
@@ -123,9 +123,9 @@ def test_differences_are_paired_by_edit_and_video() -> None:
     """By hand: a gap that is the same in every edit has an interval of no width."""
     _, _, records = shown()
     better = replace(records, oracle=records.oracle + 2.0)
-    pool = common_pool([records, better])
+    pool = find_common_pool([records, better])
     found = {
-        (d.kind, d.measure): d for d in paired_differences(["a", "b"], [records, better], pool)
+        (d.kind, d.measure): d for d in compute_differences(["a", "b"], [records, better], pool)
     }
     gap = found["position", "Oracle PSNR: full image"].value
     assert (gap.estimate, gap.low, gap.high) == pytest.approx((2, 2, 2))
@@ -135,21 +135,21 @@ def test_differences_are_paired_by_edit_and_video() -> None:
     assert not [measure for _, measure in found if measure.startswith("Exact")]
     known = replace(records, exact=records.oracle, exact_f1=np.where(records.kind, 0.5, np.nan))
     other = replace(known, exact=known.exact - 3, exact_f1=known.exact_f1 + 0.25)
-    found = {(d.kind, d.measure): d for d in paired_differences(["a", "b"], [known, other], pool)}
+    found = {(d.kind, d.measure): d for d in compute_differences(["a", "b"], [known, other], pool)}
     assert found["position", "Exact PSNR: full image"].value.estimate == pytest.approx(-3)
     assert found["transplant", "Exact F1 (%)"].value.estimate == pytest.approx(25)
     assert ("position", "Exact F1 (%)") not in found
     # F1 is compared within the pool alone.
     some = pool & (np.arange(len(pool)) % 2 == 0)
     odd = replace(records, f1=records.f1 - np.where(some, 0.25, 0.75))
-    gaps = paired_differences(["a", "b"], [records, odd], some)
+    gaps = compute_differences(["a", "b"], [records, odd], some)
     found = {(d.kind, d.measure): d for d in gaps}
     assert found["position", "F1 (%)"].value.estimate == pytest.approx(-25)
     assert found["position", "F1 (%)"].edits == int((some & (records.kind == 0)).sum())
     # A gap in one video only: the mean over three videos, resampled as videos are.
     uneven = replace(records, change=records.change + 0.003 * (records.video == 1))
     found = {
-        (d.kind, d.measure): d for d in paired_differences(["a", "b"], [records, uneven], pool)
+        (d.kind, d.measure): d for d in compute_differences(["a", "b"], [records, uneven], pool)
     }
     value = found["scale", "RGB MAE ×10³"].value
     assert value.estimate == pytest.approx(1)
@@ -179,15 +179,15 @@ def test_nothing_is_claimed_of_what_a_model_cannot_be_asked() -> None:
     _, _, deaf = shown(PaintedDeaf)
     _, _, mute = shown(PaintedMute)
     for pair in ([records, mute], [mute, records]):
-        found = paired_differences(["a", "b"], carried_by_all(pair), common_pool(pair))
+        found = compute_differences(["a", "b"], keep_carried_by_all(pair), find_common_pool(pair))
         assert {one.kind for one in found} == {"transplant"}
     # Nor does it keep the others from being compared.
     alone, three = [records, deaf], [records, deaf, mute]
     told = records.kind < 2
-    np.testing.assert_array_equal(common_pool(three)[told], common_pool(alone)[told])
-    for before, after in zip(carried_by_all(alone), carried_by_all(three), strict=False):
+    np.testing.assert_array_equal(find_common_pool(three)[told], find_common_pool(alone)[told])
+    for before, after in zip(keep_carried_by_all(alone), keep_carried_by_all(three), strict=False):
         np.testing.assert_array_equal(before.change, after.change)
-    scores = matched.matched_scores(mute, common_pool(three))
+    scores = matched.score_matched(mute, find_common_pool(three))
     assert (scores.objects, scores.position.common, scores.position.f1) == (0, 0, None)
 
 
@@ -197,12 +197,12 @@ def test_preservation_is_of_what_all_carried_out() -> None:
     other = replace(
         records, edited=some, change=np.where(some, 0.5, np.nan), changed=np.where(some, 1, np.nan)
     )
-    first, second = carried_by_all([records, other])
+    first, second = keep_carried_by_all([records, other])
     for one in (first, second):
         for name in ("change", "changed"):
             np.testing.assert_array_equal(np.isfinite(getattr(one, name)), some)
     kept = int((some & (records.kind == 0)).sum())
-    assert matched.matched_scores(first).position.carried == kept
+    assert matched.score_matched(first).position.carried == kept
     np.testing.assert_array_equal(first.oracle, records.oracle)  # which is of all edits
 
 
@@ -277,8 +277,8 @@ def test_captions_are_right_for_every_model() -> None:
     two["finite-grid"]["objects"] = 7
     two["tubes"]["scale"]["edits"] = 5
     two["matched"]["scale"]["visible"] = 9
-    alone = {grid.title: grid.caption for grid in side_by_side({"a": one})}
-    found = {grid.title: grid.caption for grid in side_by_side({"a": one, "b": two})}
+    alone = {grid.title: grid.caption for grid in merge_tables({"a": one})}
+    found = {grid.title: grid.caption for grid in merge_tables({"a": one, "b": two})}
     assert found["External position evaluation"] == (
         "a: Grid L2 over associated reference objects; here 80/88 of them. "
         "b: Grid L2 over associated reference objects; here 66/88 of them. "
@@ -294,7 +294,7 @@ def test_captions_are_right_for_every_model() -> None:
         del found[title], alone[title]
     del found["External position evaluation"], alone["External position evaluation"]
     assert found == alone  # nothing else has counts that differ
-    assert common_caption({"a": "One. Two.", "b": "One."}) == "One. a: Two."
+    assert merge_captions({"a": "One. Two.", "b": "One."}) == "One. a: Two."
 
 
 def test_rows_that_models_share_stand_once() -> None:
@@ -302,15 +302,20 @@ def test_rows_that_models_share_stand_once() -> None:
     oracle, wide, open_ended = ("oracle", "9.0"), ("", "[8, 10]"), ("", "–")
     rows = [one, open_ended, oracle, wide, two, open_ended, oracle, wide]
     # An interval is its model's own, also where it reads like another's.
-    assert once(rows) == (one, open_ended, oracle, wide, two, open_ended)
+    assert drop_repeated_rows(rows) == (one, open_ended, oracle, wide, two, open_ended)
     # The same label with another interval is another row.
-    assert once([oracle, wide, oracle, open_ended]) == (oracle, wide, oracle, open_ended)
+    assert drop_repeated_rows([oracle, wide, oracle, open_ended]) == (
+        oracle,
+        wide,
+        oracle,
+        open_ended,
+    )
 
 
 def test_rows_of_all_models_stand_below_the_papers(folders: tuple[Path, Path]) -> None:
-    found = {"a": {"matched": as_values(matched.matched_scores(read_matched(folders[0])))}}
-    one = side_by_side(found)
-    two = side_by_side({**found, "b": found["a"]})
+    found = {"a": {"matched": as_values(matched.score_matched(read_matched(folders[0])))}}
+    one = merge_tables(found)
+    two = merge_tables({**found, "b": found["a"]})
     for single, double in zip(one, two, strict=True):
         assert single.printed == double.printed
         assert len(double.rows) == 2 * len(single.rows)

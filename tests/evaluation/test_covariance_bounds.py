@@ -24,16 +24,16 @@ def test_covariance_error_by_hand() -> None:
     domain[:, :4] = True  # 16 pixels
     edited[0, 0] += 0.4
     edited[:, 4] = math.nan  # outside
-    found = covariance_bounds.covariance_error(edited, transported, domain)
+    found = covariance_bounds.compute_covariance_error(edited, transported, domain)
     assert found.item() == pytest.approx(math.sqrt(0.4**2 / 16) / 2, rel=1e-6)
-    assert covariance_bounds.root_mean_square(edited, domain).item() == pytest.approx(
+    assert covariance_bounds.compute_rms(edited, domain).item() == pytest.approx(
         math.sqrt((15 * 4 + 2.4**2) / 16), rel=1e-6
     )
     domain[0, 0] = False
-    assert covariance_bounds.covariance_error(edited, transported, domain).isnan()
+    assert covariance_bounds.compute_covariance_error(edited, transported, domain).isnan()
     nothing = torch.zeros_like(transported)
     domain[0, 0] = True
-    tiny = covariance_bounds.covariance_error(nothing + 1e-9, nothing, domain)
+    tiny = covariance_bounds.compute_covariance_error(nothing + 1e-9, nothing, domain)
     assert tiny.item() == pytest.approx(0.1, rel=1e-5)
 
 
@@ -62,11 +62,11 @@ def scenes(seed: int, size: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 @settings(deadline=None, max_examples=60)
 def test_bounds_hold_and_match_a_loop(seed: int, size: float) -> None:
     logits, slot, transported, domain = scenes(seed, size)
-    probability = covariance_bounds.probability_bound(logits, slot, transported)
-    members = covariance_bounds.membership(logits, slot, transported, domain)
-    f1 = covariance_bounds.membership_f1_bound(members)
+    probability = covariance_bounds.bound_probability(logits, slot, transported)
+    members = covariance_bounds.compute_membership(logits, slot, transported, domain)
+    f1 = covariance_bounds.bound_membership_f1(members)
     assert probability.holds(slack=1e-14)
-    assert covariance_bounds.membership_condition(members).holds()
+    assert covariance_bounds.bound_membership(members).holds()
     assert f1.holds()
     for item in range(3):
         i, actual, reference, doubtful = int(slot[item]), set(), set(), set()
@@ -100,7 +100,7 @@ def test_bounds_hold_and_match_a_loop(seed: int, size: float) -> None:
 def test_the_probability_bound_is_reached() -> None:
     """Half-way between, sigma(h/2) - sigma(-h/2) = tanh(h/4): nothing smaller would do."""
     logits = torch.tensor([0.75, 0.0], dtype=torch.float64).view(1, 2, 1, 1)
-    found = covariance_bounds.probability_bound(
+    found = covariance_bounds.bound_probability(
         logits, torch.tensor([0]), torch.full((1, 1, 1), -0.75)
     )
     assert found.left.item() == pytest.approx(math.tanh(1.5 / 4))
@@ -114,10 +114,10 @@ def test_the_probability_bound_is_reached() -> None:
 def test_nothing_is_claimed_of_a_target_without_pixels() -> None:
     logits = torch.tensor([0.0, 9.0]).view(1, 2, 1, 1).expand(1, 2, 4, 4)
     everywhere = torch.ones(1, 4, 4, dtype=torch.bool)
-    members = covariance_bounds.membership(
+    members = covariance_bounds.compute_membership(
         logits, torch.tensor([0]), torch.ones(1, 4, 4), everywhere
     )
-    found = covariance_bounds.membership_f1_bound(members)
+    found = covariance_bounds.bound_membership_f1(members)
     assert found.left.isnan().all()
     assert found.right.isnan().all()
     assert found.holds()
@@ -139,7 +139,7 @@ def test_transported_probabilities_stay_within_their_bound(size: float) -> None:
         (factual.gather(1, index)[:, 0], others, factual.softmax(1).gather(1, index)[:, 0]), 1
     )
     transported = edit_maps.warp_image(fields, edit)
-    found = covariance_bounds.transported_probability_bound(edited, slot, *transported.unbind(1))
+    found = covariance_bounds.bound_transported_probability(edited, slot, *transported.unbind(1))
     assert found.holds(1e-14)
     for item, row, column in np.ndindex(5, 8, 8):
         scene = edited[item, :, row, column].tolist()

@@ -16,7 +16,14 @@ from geoco.errors import GeocoError
 from geoco.evaluation import Encoded, commands, editing, figures, galleries, unplaced, windows
 from geoco.evaluation.commands import FACTORS
 from geoco.evaluation.editing import EditRecords, Records
-from geoco.evaluation.gallery_layout import LABEL, SIDE, Outline, Panel, boundary, gallery
+from geoco.evaluation.gallery_layout import (
+    LABEL,
+    SIDE,
+    Outline,
+    Panel,
+    draw_gallery,
+    trace_boundary,
+)
 from geoco.evaluation.interfaces import Decoded
 from geoco.models.slots import Slots
 
@@ -48,8 +55,10 @@ class Unplaced(Painted):
 
 
 def measured(model: Discs) -> tuple[windows.Factual, EditRecords]:
-    factual = windows.factual(model, Numbered(video_major(3, len(model.scenes.scale) // 3)), 4)
-    return factual, editing.edit_records(model, factual, 4)
+    factual = windows.compute_factual(
+        model, Numbered(video_major(3, len(model.scenes.scale) // 3)), 4
+    )
+    return factual, editing.record_edits(model, factual, 4)
 
 
 def records(count: int, **known: object) -> Records:
@@ -84,56 +93,56 @@ def test_drift_in_pixels() -> None:
         miss_y=[0, -2 / 31.5, 1, 5],
         interior=[True, True, True, False],
     )
-    np.testing.assert_allclose(figures._misses(some, 64), [[1, 0], [0, -2]])
+    np.testing.assert_allclose(figures._collect_misses(some, 64), [[1, 0], [0, -2]])
     both = {"a": EditRecords(some, some, some), "b": EditRecords(some, some, some)}
-    one = figures.drift_figure({"a": both["a"]}, 64)
-    assert figures.drift_figure(both, 64).shape[1] > one.shape[1]
+    one = figures.draw_drift({"a": both["a"]}, 64)
+    assert figures.draw_drift(both, 64).shape[1] > one.shape[1]
 
 
 def test_response_by_hand() -> None:
     """Interior: slopes 1, 0 and 2. At k = 0.5 they give 0.5, 1 and 0.25."""
-    found = figures.response(curves(), "radius", interior=True)
+    found = figures.measure_response(curves(), "radius", interior=True)
     assert found.curves == 3
     assert found.slope == pytest.approx(1)
     np.testing.assert_allclose(found.median, FACTORS)
     assert (found.low[0], found.high[0]) == pytest.approx((0.375, 0.75))
     assert (found.low[2], found.median[2], found.high[2]) == (1, 1, 1)
     assert (found.low[4], found.high[4]) == pytest.approx((1.25, (1.5 + 2.25) / 2))
-    everywhere = figures.response(curves(), "coverage", interior=False)
+    everywhere = figures.measure_response(curves(), "coverage", interior=False)
     assert everywhere.curves == 4
     assert everywhere.slope == pytest.approx((2 + 0 + 4 + 6) / 4)
 
 
 def test_response_is_of_the_curves_of_the_tables() -> None:
     _, found = measured(Painted(scenes(6, objects=2)))
-    scores = editing.editing_scores(found)
+    scores = editing.score_editing(found)
     for scope, interior in ((scores.all, False), (scores.interior, True)):
         for measure in ("radius", "coverage"):
             mean = getattr(scope.curves, measure)
-            response = figures.response(found.scale, measure, interior)
+            response = figures.measure_response(found.scale, measure, interior)
             assert response.curves == mean.defined
             assert response.slope == pytest.approx(mean.value, nan_ok=True)
 
 
 def test_response_without_curves() -> None:
-    found = figures.response(records(5, radius=np.zeros(5)), "radius", interior=True)
+    found = figures.measure_response(records(5, radius=np.zeros(5)), "radius", interior=True)
     assert found.curves == 0
     assert math.isnan(found.slope)
     assert np.isnan(found.median).all()
 
 
 def test_cumulative_share_counts_undefined_errors() -> None:
-    values, share = figures.cumulative(np.array([0.3, math.nan, 0.1, 0.2]))
+    values, share = figures.accumulate(np.array([0.3, math.nan, 0.1, 0.2]))
     assert values.tolist() == [0.1, 0.2, 0.3]
     assert share.tolist() == [0.25, 0.5, 0.75]
-    assert figures.cumulative(np.array([]))[0].tolist() == []
+    assert figures.accumulate(np.array([]))[0].tolist() == []
 
 
 def test_models_are_laid_over_each_other() -> None:
     _, found = measured(Painted(scenes(6, objects=2)))
     other = replace(found, scale=replace(found.scale, radius=0.2 + found.scale.radius))
-    one = figures.response_figure({"one": found}, interior=False)
-    two = figures.response_figure({"one": found, "two": other}, interior=False)
+    one = figures.draw_response({"one": found}, interior=False)
+    two = figures.draw_response({"one": found, "two": other}, interior=False)
     colors = [(picture == drawing.COLORS[1]).all(-1).any() for picture in (one, two)]
     assert colors == [False, True]
     assert (one == drawing.COLORS[0]).all(-1).any()
@@ -148,19 +157,21 @@ def test_worst_edits() -> None:
         f1=[0.5, 0.1, 0.3, 0.3, 0.0, 0.4, 0.2],
         valid=[True, True, True, True, False, True, True],
     )
-    assert galleries.worst(found, 3).tolist() == [1, 6, 2]
-    assert galleries.worst(found, 10).tolist() == [1, 6, 2, 3, 5]
+    assert galleries.find_worst(found, 3).tolist() == [1, 6, 2]
+    assert galleries.find_worst(found, 10).tolist() == [1, 6, 2, 3, 5]
 
 
 def test_failures_are_decoded_as_they_were_scored() -> None:
     model = Painted(scenes(6, objects=2))
     factual, found = measured(model)
-    asked = {"position": commands.moves, "scale": commands.resizes}
-    for kind, build in (*asked.items(), ("transplant", commands.transplants)):
+    asked = {"position": commands.build_moves, "scale": commands.build_resizes}
+    for kind, build in (*asked.items(), ("transplant", commands.build_transplants)):
         edits: Records = getattr(found, kind)
-        chosen = galleries.worst(edits, 4)
+        chosen = galleries.find_worst(edits, 4)
         assert edits.f1[chosen[0]] == edits.f1[edits.valid].min()
-        edited = galleries.edit(model, factual, build(factual).rows(torch.from_numpy(chosen)), 3)
+        edited = galleries.draw_edits(
+            model, factual, build(factual).rows(torch.from_numpy(chosen)), 3
+        )
         scores = metrics.f1(torch.from_numpy(edited.supports), torch.from_numpy(edited.targets))
         np.testing.assert_allclose(scores, edits.f1[chosen])
 
@@ -168,8 +179,8 @@ def test_failures_are_decoded_as_they_were_scored() -> None:
 def test_edits_come_in_the_order_of_the_commands() -> None:
     model = Painted(scenes(6, objects=2))
     factual, _ = measured(model)
-    asked = commands.resizes(factual)
-    edited = galleries.edit(model, factual, asked, 3)
+    asked = commands.build_resizes(factual)
+    edited = galleries.draw_edits(model, factual, asked, 3)
     assert len(edited.pictures) == len(asked) == 60
     for number in (0, 7, 33, 59):
         row, slot = asked.window[[number]], int(asked.slot[number])
@@ -189,7 +200,7 @@ def test_records_of_another_evaluation_are_refused() -> None:
     factual, found = measured(model)
     other = replace(found, position=found.position.where(np.arange(len(found.position)) > 3))
     with pytest.raises(GeocoError, match="of another evaluation than the factual pass"):
-        galleries.failures(model, factual, other, 4)
+        galleries.draw_failures(model, factual, other, 4)
 
 
 def test_objects_that_touch_no_border_are_shown_first() -> None:
@@ -199,7 +210,7 @@ def test_objects_that_touch_no_border_are_shown_first() -> None:
     discs.scale[:, 1] *= 1.5
     discs.position[2, 1] = torch.tensor([-0.95, 0])
     factual = measured(Painted(discs))[0]
-    window, slot = galleries.shown_objects(factual, 4)
+    window, slot = galleries.choose_objects(factual, 4)
     assert window.tolist() == [0, 2, 4, 1]
     assert slot.tolist() == [1, 2, 1, 1]
 
@@ -207,7 +218,7 @@ def test_objects_that_touch_no_border_are_shown_first() -> None:
 def test_boundaries_by_hand() -> None:
     mask = np.zeros((3, 4), dtype=bool)
     mask[1, 2] = True
-    sides = {tuple(map(tuple, side)) for side in boundary(mask).tolist()}
+    sides = {tuple(map(tuple, side)) for side in trace_boundary(mask).tolist()}
     assert sides == {
         ((2, 1), (3, 1)),
         ((2, 2), (3, 2)),
@@ -215,8 +226,8 @@ def test_boundaries_by_hand() -> None:
         ((3, 1), (3, 2)),
     }
     # Closed where the picture ends, and nothing between pixels inside.
-    assert len(boundary(np.ones((3, 4), dtype=bool))) == 14
-    assert len(boundary(np.zeros((3, 4), dtype=bool))) == 0
+    assert len(trace_boundary(np.ones((3, 4), dtype=bool))) == 14
+    assert len(trace_boundary(np.zeros((3, 4), dtype=bool))) == 0
 
 
 def test_panels_are_magnified_by_whole_numbers_and_outlined() -> None:
@@ -224,12 +235,14 @@ def test_panels_are_magnified_by_whole_numbers_and_outlined() -> None:
     mask = np.zeros((16, 16), dtype=bool)
     mask[4:8, 4:8] = True
     groups = [("group", ("a", "b"))]
-    bare = gallery(groups, ["row"], [[Panel(green), None]], {})
+    bare = draw_gallery(groups, ["row"], [[Panel(green), None]], {})
     assert (bare == green[0, 0]).all(-1).sum() == SIDE**2
     rows, columns = (np.flatnonzero((bare == green[0, 0]).all(-1).any(axis)) for axis in (1, 0))
     assert len(rows) == len(columns) == SIDE
     assert columns[0] >= LABEL
-    outlined = gallery(groups, ["row"], [[Panel(green, (Outline(mask, "#33bbee"),)), None]], {})
+    outlined = draw_gallery(
+        groups, ["row"], [[Panel(green, (Outline(mask, "#33bbee"),)), None]], {}
+    )
     blue = (np.abs(outlined.astype(int) - (0x33, 0xBB, 0xEE)).sum(-1) < 60).nonzero()
     dots = SIDE // 16
     assert abs(blue[0].min() - (rows[0] + 4 * dots)) <= 2

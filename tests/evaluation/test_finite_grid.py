@@ -21,12 +21,17 @@ from torch import Tensor
 
 from geoco.errors import GeocoError
 from geoco.evaluation import Encoded, covariance_bounds
-from geoco.evaluation import windows as population
 from geoco.evaluation.commands import MOVES
 from geoco.evaluation.covariance_bounds import Inequality
 from geoco.evaluation.extended_canvas import full_precision
-from geoco.evaluation.finite_grid import checked, chosen_objects, covariance_scores, measure
+from geoco.evaluation.finite_grid import (
+    check_inequality,
+    choose_objects,
+    measure_covariance,
+    score_covariance,
+)
 from geoco.evaluation.interfaces import Decoded, ExtendedModel
+from geoco.evaluation.windows import compute_factual
 from geoco.models import compositing
 from geoco.models.decoders import Fields
 from geoco.models.slots import Slots
@@ -36,7 +41,7 @@ def test_exact_covariance_is_measured_as_none() -> None:
     model = Slopes(*blob_scenes(3))
     assert isinstance(model, ExtendedModel)
     found = record(model, 3)
-    for row in measure(model, found, only(found, 1), 8):
+    for row in measure_covariance(model, found, only(found, 1), 8):
         for error in (row.native, row.extended, row.probability):
             assert error.value < 1e-7  # the record's positions are float32, the map's are not
             assert (error.defined, error.total) == (12, 12)
@@ -45,7 +50,7 @@ def test_exact_covariance_is_measured_as_none() -> None:
 
 def test_a_covariant_model_from_frames_to_rows() -> None:
     model = Blobs(*blob_scenes(4))
-    found = covariance_scores(model, record(model, 4), 8)
+    found = score_covariance(model, record(model, 4), 8)
     assert (found.windows, found.objects) == (4, 4)
     position, scale = found.position, found.scale
     # Six pixels are whole ones: nothing is interpolated.
@@ -64,7 +69,8 @@ def test_a_covariant_model_from_frames_to_rows() -> None:
 def test_a_model_that_does_not_obey() -> None:
     honest, rigid = Blobs(*blob_scenes(3)), Rigid(*blob_scenes(3))
     for good, bad in zip(
-        *(measure(m, (f := record(m, 3)), only(f, 2), 8) for m in (honest, rigid)), strict=True
+        *(measure_covariance(m, (f := record(m, 3)), only(f, 2), 8) for m in (honest, rigid)),
+        strict=True,
     ):
         assert bad.extended.value > 0.1 > 10 * good.extended.value
         assert bad.native.value > 0.1
@@ -77,7 +83,7 @@ def test_the_error_falls_with_the_square_of_the_spacing() -> None:
     for size in (33, 65):
         model = Blobs(*blob_scenes(3), size)
         found = record(model, 3)
-        errors.append(measure(model, found, only(found, 1), 8)[1].extended.value)
+        errors.append(measure_covariance(model, found, only(found, 1), 8)[1].extended.value)
     assert errors[0] / errors[1] == pytest.approx(4, rel=0.2)
 
 
@@ -130,7 +136,7 @@ def test_only_the_domain_is_measured() -> None:
     for into, clean in ((0, True), (16, False)):
         model = Spoilt(slots, attention, into)
         found = record(model, 1)
-        for row in measure(model, found, only(found, 1), 8):
+        for row in measure_covariance(model, found, only(found, 1), 8):
             for error in (row.native, row.extended):
                 assert (error.value < 1e-6) is clean
                 assert error.defined == 4
@@ -147,7 +153,7 @@ def test_small_domains_are_not_averaged() -> None:
 
     model = Narrow(*blob_scenes(2))
     found = record(model, 2)
-    for row in measure(model, found, only(found, 1), 8):
+    for row in measure_covariance(model, found, only(found, 1), 8):
         assert (row.native.defined, row.native.total) == (0, 8)
         assert math.isnan(row.native.value)
         assert row.extended.defined == 8
@@ -221,7 +227,7 @@ def test_the_population_is_the_papers() -> None:
     windows = 120
     model = random_population(windows)
     found = record(model, windows)
-    chosen = chosen_objects(model, found, 7)
+    chosen = choose_objects(model, found, 7)
     alone: set[str] = set()
     empty = rivals = 0
     for window in range(windows):
@@ -251,26 +257,26 @@ def test_final_logits_decide_who_qualifies() -> None:
             return rgb, logits
 
     model = Emptied(*blob_scenes(3))
-    assert chosen_objects(model, record(model, 3), 8).tolist() == [[False, False, True]] * 3
+    assert choose_objects(model, record(model, 3), 8).tolist() == [[False, False, True]] * 3
 
 
 def test_a_part_of_the_windows() -> None:
     model = Blobs(*blob_scenes(6))
     found = record(model, 6, videos=2)
     heard: list[tuple[int, int]] = []
-    some = covariance_scores(model, found, 8, 3, lambda *news: heard.append(news))
+    some = score_covariance(model, found, 8, 3, lambda *news: heard.append(news))
     assert (some.windows, some.objects, some.position.f1.total) == (3, 3, 12)
     assert heard == [(0, 3), (2, 3), (3, 3)]  # eight edits at a time, four of an object
-    chosen = chosen_objects(model, found, 8, 3)
+    chosen = choose_objects(model, found, 8, 3)
     assert chosen.any(1).nonzero()[:, 0].tolist() == [0, 1, 3]  # the first of both videos, then on
-    assert covariance_scores(model, found, 8, 99).windows == 6
+    assert score_covariance(model, found, 8, 99).windows == 6
 
 
 def test_nobody_qualifies() -> None:
     slots, attention = blob_scenes(2)
     model = Blobs(replace(slots, scale=slots.scale + 0.3), attention)
     heard: list[tuple[int, int]] = []
-    found = covariance_scores(model, record(model, 2), 8, progress=lambda *news: heard.append(news))
+    found = score_covariance(model, record(model, 2), 8, progress=lambda *news: heard.append(news))
     assert (found.windows, found.objects) == (2, 0)
     assert heard == [(2, 2)]
     for row in (found.position, found.scale):
@@ -287,7 +293,7 @@ def test_the_batch_bounds_what_is_drawn_at_once() -> None:
     found = record(model, 1)
     for batch, tile in ((1, 1), (6, 2), (64, 4)):  # three slots a scene, a ninth of them at once
         model.largest_tile = 0
-        measure(model, found, only(found, 1), batch)
+        measure_covariance(model, found, only(found, 1), batch)
         assert model.largest_tile == tile
 
 
@@ -299,7 +305,7 @@ def test_full_precision_whatever_is_switched_on_outside() -> None:
         torch.set_float32_matmul_precision("high")
         torch.backends.cudnn.allow_tf32 = True
         with torch.autocast("cpu", torch.bfloat16):
-            covariance_scores(model, found, 8)
+            score_covariance(model, found, 8)
             assert torch.is_autocast_enabled("cpu")
         with pytest.raises(KeyError), full_precision():
             raise KeyError
@@ -314,10 +320,10 @@ def test_full_precision_whatever_is_switched_on_outside() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "probability_bound",
-        "transported_probability_bound",
-        "membership_condition",
-        "membership_f1_bound",
+        "bound_probability",
+        "bound_transported_probability",
+        "bound_membership",
+        "bound_membership_f1",
     ],
 )
 def test_a_violated_proposition_is_an_error(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,10 +341,10 @@ def test_a_violated_proposition_is_an_error(name: str, monkeypatch: pytest.Monke
 
     model = Rigid(*blob_scenes(1))
     found = record(model, 1)
-    measure(model, found, only(found, 1), 8)
+    measure_covariance(model, found, only(found, 1), 8)
     monkeypatch.setattr(covariance_bounds, name, tampered)
     with pytest.raises(ArithmeticError, match=r"does not hold: .* is not at most .* slack"):
-        measure(model, found, only(found, 1), 8)
+        measure_covariance(model, found, only(found, 1), 8)
 
 
 def test_the_error_names_the_worst_place() -> None:
@@ -346,12 +352,14 @@ def test_the_error_names_the_worst_place() -> None:
     left = torch.tensor([[0.1, 0.9, nan], [0.2, 0.3, nan]], dtype=torch.float64)
     right = torch.tensor([[0.2, 0.5, nan], [0.2, 0.1, nan]], dtype=torch.float64)
     with pytest.raises(ArithmeticError, match=r"it does not hold: 0.9 is not at most 0.5, the"):
-        checked("it", Inequality(left, right), 0.0)
-    assert checked("it", Inequality(left, right), 0.5).tolist() == pytest.approx([0.4, 0.2])
+        check_inequality("it", Inequality(left, right), 0.0)
+    assert check_inequality("it", Inequality(left, right), 0.5).tolist() == pytest.approx(
+        [0.4, 0.2]
+    )
     with pytest.raises(ArithmeticError, match="nan is not at most"):
-        checked("it", Inequality(left, right.nan_to_num(1.0)), 0.5)
+        check_inequality("it", Inequality(left, right.nan_to_num(1.0)), 0.5)
     nothing = torch.full((1, 2), nan, dtype=torch.float64)
-    assert checked("it", Inequality(nothing, nothing), 0.0).tolist() == [-math.inf]
+    assert check_inequality("it", Inequality(nothing, nothing), 0.0).tolist() == [-math.inf]
 
 
 def test_logits_must_be_finite() -> None:
@@ -362,20 +370,20 @@ def test_logits_must_be_finite() -> None:
     model = Endless(*blob_scenes(1))
     found = record(model, 1)
     with pytest.raises(GeocoError, match="finite"):
-        measure(model, found, only(found, 1), 8)
+        measure_covariance(model, found, only(found, 1), 8)
 
 
 def test_refusals() -> None:
     discs = Discs(scenes(2))
     with pytest.raises(GeocoError, match="Discs cannot draw on a larger canvas"):
-        covariance_scores(discs, population.factual(discs, Numbered(video_major(1, 2)), 2), 2)
+        score_covariance(discs, compute_factual(discs, Numbered(video_major(1, 2)), 2), 2)
     slots, attention = blob_scenes(2)
     blind = Blobs(slots, None)
     with pytest.raises(GeocoError, match="attention"):
-        covariance_scores(blind, record(blind, 2), 2)
+        score_covariance(blind, record(blind, 2), 2)
     model = Blobs(slots, attention)
     with pytest.raises(GeocoError, match="at least one window, got 0"):
-        covariance_scores(model, record(model, 2), 2, 0)
+        score_covariance(model, record(model, 2), 2, 0)
 
 
 def test_the_reference_scene_has_edited_competitors() -> None:
@@ -383,7 +391,7 @@ def test_the_reference_scene_has_edited_competitors() -> None:
     model = Slopes(*blob_scenes(1))
     found = record(model, 1)
     drawn = model.draw(found.encoded(torch.tensor([0])).slots)[0]
-    position = measure(model, found, only(found, 1), 8)[0]
+    position = measure_covariance(model, found, only(found, 1), 8)[0]
     alpha = compositing.compute_alpha(drawn)[1]
     gone = []
     for x, y in MOVES:

@@ -13,7 +13,12 @@ from torch import Tensor
 from geoco import config, geometry
 from geoco.evaluation import Factual, GeoCoModel
 from geoco.evaluation.commands import FACTORS, MOVES
-from geoco.evaluation.finite_grid import CovarianceRow, chosen_objects, covariance_scores, measure
+from geoco.evaluation.finite_grid import (
+    CovarianceRow,
+    choose_objects,
+    measure_covariance,
+    score_covariance,
+)
 from geoco.models import receptive_field
 from geoco.models.decoders import Fields
 from geoco.models.geoco import GeoCo
@@ -137,7 +142,7 @@ def plain_rows(model: GeoCo, found: Factual, index: int) -> list[dict[str, list[
 @pytest.mark.parametrize("index", [0, 2])
 def test_our_model_against_a_plain_loop(selector: bool, index: int) -> None:
     model, found = tiny(**({} if selector else {"selector": config.SelectorConfig(enabled=False)}))
-    rows = measure(GeoCoModel(model), found, only(found, index), 2)
+    rows = measure_covariance(GeoCoModel(model), found, only(found, index), 2)
     for row, expected in zip(rows, plain_rows(model, found, index), strict=True):
         slack, reference_slack = (max(expected.pop(n)) for n in ("slack", "reference_slack"))
         assert row.slack.transported_probability == pytest.approx(slack, rel=1e-3, abs=1e-15)
@@ -156,9 +161,9 @@ def test_our_model_against_a_plain_loop(selector: bool, index: int) -> None:
 def test_the_selector_has_a_part_in_final_outputs() -> None:
     model, found = tiny()
     drawing = GeoCoModel(model)
-    first = measure(drawing, found, only(found, 0), 8)
+    first = measure_covariance(drawing, found, only(found, 0), 8)
     model.selector = None
-    second = measure(GeoCoModel(model), found, only(found, 0), 8)
+    second = measure_covariance(GeoCoModel(model), found, only(found, 0), 8)
     for one, two in zip(first, second, strict=True):
         assert one.extended == two.extended
         assert one.probability != two.probability
@@ -174,7 +179,9 @@ def test_native_and_extended_differ_where_the_edge_is_felt() -> None:
     layers = ((17, 3), (33, 3))
     model, found = tiny(decoder=config.DecoderConfig(broadcast=9, layers=layers))
     chosen = only(found, 1)
-    careful, careless = (measure(kind(model), found, chosen, 8) for kind in (GeoCoModel, Careless))
+    careful, careless = (
+        measure_covariance(kind(model), found, chosen, 8) for kind in (GeoCoModel, Careless)
+    )
     for one, two in zip(careful, careless, strict=True):
         assert one.native.defined == two.native.defined == 12
         assert two.native.value > 1.5 * one.native.value
@@ -185,15 +192,15 @@ def test_other_decoders() -> None:
     for design, native in (("conventional", 12), ("canonical", 0)):
         settings = config.DecoderConfig(design=design, broadcast=9, layers=((17, 3), (33, 3)))
         model, found = tiny(decoder=settings)
-        for row in measure(GeoCoModel(model), found, only(found, 0), 8):
+        for row in measure_covariance(GeoCoModel(model), found, only(found, 0), 8):
             assert row.native.defined == native
             assert row.extended.defined == 12
 
 
 def test_single_precision_is_near_double() -> None:
     model, found = tiny()
-    double = measure(GeoCoModel(model), found, only(found, 1), 8)
-    single = measure(GeoCoModel(model.float()), found, only(found, 1), 8)
+    double = measure_covariance(GeoCoModel(model), found, only(found, 1), 8)
+    single = measure_covariance(GeoCoModel(model.float()), found, only(found, 1), 8)
     for one, two in zip(double, single, strict=True):
         assert one.extended.value == pytest.approx(two.extended.value, rel=1e-3)
         assert one.probability.value == pytest.approx(two.probability.value, rel=1e-2)
@@ -216,7 +223,7 @@ def test_a_finer_decoder_is_more_covariant() -> None:
         model = GeoCo(tiny_settings(decoder=settings)).double()
         model.decoder.place.weight.mul_(6)
         found = record(Blobs(slots, attention, model.size), 2)
-        errors.append(measure(GeoCoModel(model), found, only(found, 1), 8)[1])
+        errors.append(measure_covariance(GeoCoModel(model), found, only(found, 1), 8)[1])
     # Six pixels are whole ones on every grid that is rectified: only scalings are inexact.
     assert 0 < errors[1].extended.value < 0.7 * errors[0].extended.value
     assert errors[1].native.value < 0.7 * errors[0].native.value
@@ -232,7 +239,7 @@ def assert_same(one: CovarianceRow, two: CovarianceRow) -> None:
 def test_the_compute_batch_changes_nothing() -> None:
     model, found = tiny()
     chosen = only(found, 1)
-    rows = [measure(GeoCoModel(model), found, chosen, batch) for batch in (1, 3, 64)]
+    rows = [measure_covariance(GeoCoModel(model), found, chosen, batch) for batch in (1, 3, 64)]
     for other in rows[1:]:
         for one, two in zip(rows[0], other, strict=True):
             assert_same(one, two)
@@ -240,9 +247,9 @@ def test_the_compute_batch_changes_nothing() -> None:
 
 def test_our_model_through_the_protocol() -> None:
     model, found = tiny()
-    scores = covariance_scores(GeoCoModel(model), found, 8)
-    chosen = chosen_objects(GeoCoModel(model), found, 8)
-    position, scale = measure(GeoCoModel(model), found, chosen, 8)
+    scores = score_covariance(GeoCoModel(model), found, 8)
+    chosen = choose_objects(GeoCoModel(model), found, 8)
+    position, scale = measure_covariance(GeoCoModel(model), found, chosen, 8)
     assert scores.objects == int(chosen.sum()) > 0
     assert_same(scores.position, position)
     assert_same(scores.scale, scale)

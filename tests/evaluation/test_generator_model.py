@@ -24,13 +24,11 @@ from geoco.evaluation import (
     evaluate,
     matched,
 )
-from geoco.evaluation import (
-    windows as population,
-)
 from geoco.evaluation.commands import FACTORS, MOVES
-from geoco.evaluation.factual import factual_scores
+from geoco.evaluation.factual import score_factual
 from geoco.evaluation.generator_model import TrueScenes
 from geoco.evaluation.interfaces import Decoded
+from geoco.evaluation.windows import Factual, compute_factual
 from geoco.models import compositing
 from geoco.reporting.tables_matched import build_exact
 from geoco.solids import Move, Pictures, Replace, Scale, SceneEdit
@@ -51,10 +49,10 @@ def clips() -> ClipBatch:
 
 
 @cache
-def edited() -> tuple[population.Factual, editing.EditRecords]:
+def edited() -> tuple[Factual, editing.EditRecords]:
     truth = TrueScenes(dataset())
-    factual = population.factual(truth, dataset(), 3, 5)
-    return factual, editing.edit_records(truth, factual, 7)
+    factual = compute_factual(truth, dataset(), 3, 5)
+    return factual, editing.record_edits(truth, factual, 7)
 
 
 def encoded(truth: TrueScenes, windows: list[int]) -> Encoded:
@@ -167,8 +165,8 @@ def test_an_isolated_object_scores_all() -> None:
     """Nothing but floor within eight pixels: whole-pixel moves are perfect, sizes nearly so."""
     pair = SolidsDataset(SOLIDS.model_copy(update={"resting": (1, 1), "supersample": 3}), "val")
     truth = TrueScenes(pair)
-    factual = population.factual(truth, pair, 8)
-    records = editing.edit_records(truth, factual, 8)
+    factual = compute_factual(truth, pair, 8)
+    records = editing.record_edits(truth, factual, 8)
     assert factual.reference is not None
     alone = []
     for window, slot in zip(*factual.objects, strict=True):
@@ -199,8 +197,8 @@ def test_what_goes_behind_another_object_is_lost_and_nothing_else() -> None:
     known = clips()
     assert known.masks is not None
     assert known.amodal is not None
-    asked = commands.moves(factual)
-    targets = commands.targets(factual, asked, torch.arange(len(asked)))[1]
+    asked = commands.build_moves(factual)
+    targets = commands.compute_targets(factual, asked, torch.arange(len(asked)))[1]
     hidden = 0
     for edit, (row, slot) in enumerate(
         zip(asked.window.tolist(), asked.slot.tolist(), strict=True)
@@ -225,8 +223,8 @@ def test_what_goes_behind_another_object_is_lost_and_nothing_else() -> None:
 def test_it_agrees_with_the_truth_of_the_matched_table() -> None:
     """There the generator is asked by reference labels; here by slots and appearances."""
     truth = TrueScenes(dataset())
-    factual = population.factual(truth, dataset(), 3, 2)
-    records = matched.matched_records(truth, dataset(), factual, 16)
+    factual = compute_factual(truth, dataset(), 3, 2)
+    records = matched.record_matched(truth, dataset(), factual, 16)
     assert records.edited.all()
     assert set(records.kind.tolist()) == {0, 1, 2}
     assert records.exact.min() > 150  # dB: float32 against float64
@@ -237,9 +235,9 @@ def test_f1_is_over_what_can_be_seen() -> None:
     """Ten pixels of the edited object: fewer are no target, and no failure either."""
     hiding = SolidsDataset(SOLIDS.model_copy(update={"seed": 2}), "val")
     truth = TrueScenes(hiding)
-    factual = population.factual(truth, hiding, 3, 4)
+    factual = compute_factual(truth, hiding, 3, 4)
     factual.masks[0, 1] = False  # an object that has no slot
-    records = matched.matched_records(truth, hiding, factual, 16)
+    records = matched.record_matched(truth, hiding, factual, 16)
     lost = records.where((records.window == factual.window[0]) & (records.label == 1))
     assert not lost.edited.any()
     for index, kind in enumerate((Move, Scale)):
@@ -255,7 +253,7 @@ def test_f1_is_over_what_can_be_seen() -> None:
         assert not visible.all()
         np.testing.assert_array_equal(np.isnan(rows.exact_f1), ~visible)
         np.testing.assert_array_equal(rows.exact_f1[visible], rows.edited[visible])
-    scores = matched.matched_scores(records)
+    scores = matched.score_matched(records)
     known = records.where((records.kind == 0) & ~np.isnan(records.exact_f1))
     assert scores.position.visible == len(known) < scores.position.edits
     assert scores.position.exact_f1 is not None
@@ -267,7 +265,7 @@ def test_f1_is_over_what_can_be_seen() -> None:
 
 
 def test_nothing_but_edits_is_wrong() -> None:
-    scores = factual_scores(TrueScenes(dataset()), edited()[0], 8)
+    scores = score_factual(TrueScenes(dataset()), edited()[0], 8)
     assert scores.psnr == float("inf")
     assert scores.position_error.value == 0
     assert scores.calibration.linear == pytest.approx(1)
@@ -282,9 +280,9 @@ def test_nothing_but_edits_is_wrong() -> None:
 def test_tables_whatever_the_batches(tmp_path: Path) -> None:
     truth = TrueScenes(dataset())
     found = evaluate(truth, dataset(), tmp_path, "truth", ("editing",), batch=50, windows=2)
-    factual = population.factual(truth, dataset(), 1, 2)
-    records = editing.edit_records(truth, factual, 3)
-    wanted = editing.editing_scores(records)
+    factual = compute_factual(truth, dataset(), 1, 2)
+    records = editing.record_edits(truth, factual, 3)
+    wanted = editing.score_editing(records)
     assert found.tables["editing"] == as_values(wanted)
     for scope in (wanted.all, wanted.interior):
         for kind in (scope.position, scope.scale, scope.transplant):

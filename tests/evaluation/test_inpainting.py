@@ -32,7 +32,7 @@ def by_pixels(x: float, y: float, size: int = 32) -> AffineMap:
 
 def test_an_object_with_hard_edges() -> None:
     frame, labels = square()
-    layer = inpainting.extract(frame, labels, torch.tensor([1]))
+    layer = inpainting.cut_out(frame, labels, torch.tensor([1]))
     assert torch.equal(layer.support, labels == 1)
     torch.testing.assert_close(layer.alpha, (labels == 1).double())
     torch.testing.assert_close(layer.background, FLOOR[:, None, None].expand(1, 3, 32, 32))
@@ -42,7 +42,7 @@ def test_an_object_with_hard_edges() -> None:
 @pytest.mark.parametrize("share", [0.5, 0.7, 0.9])
 def test_alpha_at_a_mixed_rim_is_its_share(share: float) -> None:
     frame, labels = square(soft=share)
-    layer = inpainting.extract(frame, labels, torch.tensor([1]))
+    layer = inpainting.cut_out(frame, labels, torch.tensor([1]))
     # The rim itself counts a little where the object's own colour is sought.
     assert layer.alpha[0, 13:19, 10].numpy() == pytest.approx(share, abs=1e-5)
     assert layer.rgb[0, :, 15, 10].numpy() == pytest.approx((share * RED).numpy(), abs=1e-5)
@@ -52,14 +52,14 @@ def test_a_ring_pixel_owns_at_most_half() -> None:
     frame, labels = square()
     frame[0, :, 15, 18] = FLOOR + 0.3 * (RED - FLOOR)
     frame[0, :, 16, 18] = FLOOR + 0.8 * (RED - FLOOR)
-    alpha = inpainting.extract(frame, labels, torch.tensor([1])).alpha
+    alpha = inpainting.cut_out(frame, labels, torch.tensor([1])).alpha
     assert float(alpha[0, 15, 18]) == pytest.approx(0.3)
     assert float(alpha[0, 16, 18]) == pytest.approx(0.5)
 
 
 def test_a_labelled_pixel_owns_at_least_half() -> None:
     frame, labels = square(soft=0.2)
-    alpha = inpainting.extract(frame, labels, torch.tensor([1])).alpha
+    alpha = inpainting.cut_out(frame, labels, torch.tensor([1])).alpha
     assert (alpha[0, 13:19, 10] == 0.5).all()
 
 
@@ -67,7 +67,7 @@ def test_nothing_of_another_object_fills_a_hole_or_is_taken() -> None:
     frame, labels = square()
     labels[:, 12:20, 18:24] = 2
     frame[:, :, 12:20, 18:24] = torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64)[:, None, None]
-    layer = inpainting.extract(frame, labels, torch.tensor([1]))
+    layer = inpainting.cut_out(frame, labels, torch.tensor([1]))
     hole = layer.background[:, :, 12:20, 10:18]
     torch.testing.assert_close(hole, FLOOR[:, None, None].expand_as(hole))
     assert torch.equal(layer.background[..., 18:24], frame[..., 18:24])
@@ -79,14 +79,14 @@ def test_nothing_of_another_object_fills_a_hole_or_is_taken() -> None:
 def test_an_object_of_the_floors_colour_keeps_its_mask() -> None:
     frame, labels = square()
     frame = FLOOR[:, None, None].expand(1, 3, 32, 32) + 0.001 * labels[:, None]
-    layer = inpainting.extract(frame, labels, torch.tensor([1]))
+    layer = inpainting.cut_out(frame, labels, torch.tensor([1]))
     assert torch.equal(layer.alpha, (labels == 1).double())
 
 
 def test_a_frame_without_any_floor() -> None:
     frame, labels = square()
     labels[labels == 0] = 2
-    layer = inpainting.extract(frame, labels, torch.tensor([1]))
+    layer = inpainting.cut_out(frame, labels, torch.tensor([1]))
     assert layer.background.isfinite().all()
     torch.testing.assert_close(layer.background[0, :, 15, 15], frame.mean((-2, -1))[0])
 
@@ -96,8 +96,8 @@ def test_layer_over_background_gives_the_frame_back() -> None:
     draw = torch.Generator().manual_seed(0)
     frame = 0.3 + 0.4 * torch.rand(3, 3, 32, 32, generator=draw, dtype=torch.float64)
     labels = square()[1].expand(3, -1, -1)
-    layer = inpainting.extract(frame, labels, torch.tensor([1, 1, 1]))
-    still = inpainting.target(layer, AffineMap.from_move(torch.zeros(3, 2), 32, 32))
+    layer = inpainting.cut_out(frame, labels, torch.tensor([1, 1, 1]))
+    still = inpainting.compose_target(layer, AffineMap.from_move(torch.zeros(3, 2), 32, 32))
     inside = (layer.rgb > 0) & (layer.rgb < layer.alpha[:, None])
     kept = inside | (layer.alpha[:, None] == 0)
     assert kept.double().mean() > 0.98
@@ -106,8 +106,8 @@ def test_layer_over_background_gives_the_frame_back() -> None:
 
 def test_a_moved_square_by_hand() -> None:
     frame, labels = square()
-    layer = inpainting.extract(frame, labels, torch.tensor([1]))
-    moved = inpainting.target(layer, by_pixels(3, -2))
+    layer = inpainting.cut_out(frame, labels, torch.tensor([1]))
+    moved = inpainting.compose_target(layer, by_pixels(3, -2))
     expected = torch.roll(frame, (-2, 3), (-2, -1))
     torch.testing.assert_close(moved, expected)
 
@@ -115,8 +115,8 @@ def test_a_moved_square_by_hand() -> None:
 def test_half_a_pixel_mixes_colours_by_their_alpha() -> None:
     """Premultiplied: the rim is half red and half floor, not half red and half black."""
     frame, labels = square()
-    layer = inpainting.extract(frame, labels, torch.tensor([1]))
-    moved = inpainting.target(layer, by_pixels(0.5, 0))
+    layer = inpainting.cut_out(frame, labels, torch.tensor([1]))
+    moved = inpainting.compose_target(layer, by_pixels(0.5, 0))
     torch.testing.assert_close(moved[0, :, 15, 18], (RED + FLOOR) / 2)
     torch.testing.assert_close(moved[0, :, 15, 10], (RED + FLOOR) / 2)
 
@@ -124,27 +124,27 @@ def test_half_a_pixel_mixes_colours_by_their_alpha() -> None:
 def test_a_transplant_lies_on_the_recipients_floor() -> None:
     frame, labels = square()
     green = frame.flip(1)
-    donor = inpainting.extract(green, labels, torch.tensor([1]))
-    recipient = inpainting.extract(frame.roll(4, -1), labels.roll(4, -1), torch.tensor([1]))
-    put = inpainting.target(donor, by_pixels(4, 0), recipient.background)
+    donor = inpainting.cut_out(green, labels, torch.tensor([1]))
+    recipient = inpainting.cut_out(frame.roll(4, -1), labels.roll(4, -1), torch.tensor([1]))
+    put = inpainting.compose_target(donor, by_pixels(4, 0), recipient.background)
     torch.testing.assert_close(put, green.roll(4, -1))
-    darker = inpainting.target(donor, by_pixels(4, 0), 0.5 * recipient.background)
+    darker = inpainting.compose_target(donor, by_pixels(4, 0), 0.5 * recipient.background)
     torch.testing.assert_close(darker[0, :, 0, 0], 0.5 * FLOOR)
     torch.testing.assert_close(darker[0, :, 15, 17], green[0, :, 15, 13])
 
 
 def test_regions_by_hand() -> None:
     frame, labels = square()
-    layer = inpainting.extract(frame, labels, torch.tensor([1]))
-    found = inpainting.region(layer, by_pixels(3, 0))
+    layer = inpainting.cut_out(frame, labels, torch.tensor([1]))
+    found = inpainting.find_region(layer, by_pixels(3, 0))
     # Together 11 x 8; two four-connected steps add two rows or columns on each side, less corners.
     assert int(found.sum()) == 11 * 8 + 2 * 2 * (11 + 8) + 4
     assert found[0, 15, 8]
     assert not found[0, 15, 7]
-    soft = inpainting.extract(*square(soft=0.5), torch.tensor([1]))
+    soft = inpainting.cut_out(*square(soft=0.5), torch.tensor([1]))
     ring = soft.alpha.clone()
     ring[0, 15, 25] = 0.2  # a footprint beyond the support
-    wide = inpainting.transplant_region(
+    wide = inpainting.find_transplant_region(
         layer, inpainting.Layer(soft.rgb, ring, soft.background, soft.support), by_pixels(0, 0)
     )
     assert wide[0, 15, 27]
@@ -160,9 +160,9 @@ def test_on_solids_it_is_close_to_the_truth_where_nothing_was_hidden() -> None:
     assert batch.masks is not None
     frames, labels = batch.video[:, 0].double() / 255, batch.masks[:, 0]
     number = torch.tensor([2] * 8)
-    layer = inpainting.extract(frames, labels, number)
+    layer = inpainting.cut_out(frames, labels, number)
     edit = AffineMap.from_move(torch.tensor([[6, 0]]).expand(8, 2), 64, 64)
-    guess = inpainting.target(layer, edit)
+    guess = inpainting.compose_target(layer, edit)
     truth = dataset.render_counterfactuals(windows, [(k, Move(1, 6, 0)) for k in range(8)])
     found = psnr(guess, truth.frames.double() / 255).numpy()
     unmoved = psnr(frames, truth.frames.double() / 255).numpy()

@@ -22,7 +22,7 @@ from geoco.evaluation import (
 )
 from geoco.evaluation.commands import FACTORS, MOVES
 from geoco.evaluation.tables import build_text_tables
-from geoco.metrics import rgb as metrics_rgb
+from geoco.metrics.rgb import measure_preservation, psnr, region_psnr
 from geoco.models import compositing
 from geoco.models.slots import Slots
 from geoco.solids import Move, Replace, Scale
@@ -40,7 +40,7 @@ def test_an_obedient_model_is_like_its_targets() -> None:
     assert moved.oracle.min() > 30
     assert moved.change.max() < 1e-9
     assert (moved.changed == 0).all()
-    scores = matched.matched_scores(records)
+    scores = matched.score_matched(records)
     assert scores.objects == 12
     assert scores.videos == 3
     assert scores.position.f1 is not None
@@ -75,7 +75,7 @@ def test_what_a_model_cannot_be_asked_is_undefined() -> None:
     assert swapped.edited.all()
     for name in ("oracle", "unedited", "change", "changed"):
         assert np.isfinite(getattr(swapped, name)).all(), name
-    scores = matched.matched_scores(records)
+    scores = matched.score_matched(records)
     for kind in (scores.position, scores.scale):
         assert (kind.edits, kind.unassociated, kind.common, kind.carried) == (48, 0, 0, 0)
         scored = (kind.f1, kind.oracle, kind.unedited, kind.exact, kind.exact_f1)
@@ -94,13 +94,13 @@ def test_what_a_model_cannot_be_asked_is_undefined() -> None:
 
 def test_who_is_asked_and_who_gives() -> None:
     model, dataset, _ = shown()
-    found = windows.factual(model, dataset, 4)
-    objects = reference_objects.references(found)
+    found = windows.compute_factual(model, dataset, 4)
+    objects = reference_objects.find_references(found)
     # Two objects in each of six windows, both associated with their own slots.
     assert objects.window.tolist() == [w for w in range(6) for _ in range(2)]
     assert objects.label.tolist() == [1, 2] * 6
     assert objects.slot.tolist() == [1, 2] * 6
-    asked = reference_objects.asked_transplants(found, objects)
+    asked = reference_objects.ask_transplants(found, objects)
     # Windows 0 and 1 are of video 0, whose next video has windows 2 and 3, and so on in a circle.
     # In window-major order 1 follows 4, and 0 follows 5.
     donors = objects.window[asked.donor].view(6, 2)[:, 0].tolist()
@@ -111,15 +111,15 @@ def test_who_is_asked_and_who_gives() -> None:
 def test_donors_by_rank_modulo_their_number() -> None:
     model, dataset, _ = shown()
     dataset.masks[2][dataset.masks[2] == 2] = 0  # the donor window of the first has one object
-    found = windows.factual(model, dataset, 4)
-    objects = reference_objects.references(found)
-    asked = reference_objects.asked_transplants(found, objects)
+    found = windows.compute_factual(model, dataset, 4)
+    objects = reference_objects.find_references(found)
+    asked = reference_objects.ask_transplants(found, objects)
     first = objects.window[asked.object] == 0
     assert objects.label[asked.donor[first]].tolist() == [1, 1]
     dataset.masks[2] = 0  # and now none: there is no pair
-    found = windows.factual(model, dataset, 4)
-    objects = reference_objects.references(found)
-    asked = reference_objects.asked_transplants(found, objects)
+    found = windows.compute_factual(model, dataset, 4)
+    objects = reference_objects.find_references(found)
+    asked = reference_objects.ask_transplants(found, objects)
     assert 0 not in objects.window[asked.object].tolist()
 
 
@@ -128,11 +128,11 @@ def test_an_object_without_a_slot_is_left_as_it_is() -> None:
     dataset.masks[0, 2:6, 20:24] = 3  # of the background slot, whom no other object wants
     dataset.masks[1] = 0
     dataset.masks[1, 2:6, 20:24] = 1
-    found = windows.factual(model, dataset, 4)
+    found = windows.compute_factual(model, dataset, 4)
     assert found.reference is not None
     found = replace(found, masks=found.masks.clone())
     found.masks[1, :, 2:6, 20:24] = False  # nobody owns these pixels
-    records = matched.matched_records(model, dataset, found, 4)
+    records = matched.record_matched(model, dataset, found, 4)
     lost = records.where((records.window == 1) & (records.label == 1))
     assert not lost.edited.any()
     assert not lost.valid.any()
@@ -147,7 +147,7 @@ def test_an_object_without_a_slot_is_left_as_it_is() -> None:
     floor = records.where((records.window == 0) & (records.label == 3))
     assert floor.edited.all()
     assert not floor.valid.any()
-    scores = matched.matched_scores(records)
+    scores = matched.score_matched(records)
     assert scores.position.unassociated == 4
     assert scores.position.carried == scores.position.edits - 4
     assert scores.position.common < scores.position.edits
@@ -159,15 +159,15 @@ def test_an_object_without_a_slot_is_left_as_it_is() -> None:
 
 def test_without_masks_there_is_no_such_table() -> None:
     model, dataset, _ = shown()
-    found = replace(windows.factual(model, dataset, 4), reference=None)
+    found = replace(windows.compute_factual(model, dataset, 4), reference=None)
     with pytest.raises(GeocoError, match="needs reference masks"):
-        matched.matched_records(model, dataset, found, 4)
+        matched.record_matched(model, dataset, found, 4)
 
 
 def test_batches_change_nothing() -> None:
     model, dataset = tiny(), solids()
-    found = windows.factual(model, dataset, 8)
-    one, two = (matched.matched_records(model, dataset, found, batch) for batch in (3, 50))
+    found = windows.compute_factual(model, dataset, 8)
+    one, two = (matched.record_matched(model, dataset, found, batch) for batch in (3, 50))
     for part in fields(one):
         np.testing.assert_allclose(
             getattr(one, part.name), getattr(two, part.name), rtol=1e-9, err_msg=part.name
@@ -178,7 +178,7 @@ def test_no_more_masks_are_warped_at_once_than_a_batch_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model, dataset, records = shown()
-    found = windows.factual(model, dataset, 4)
+    found = windows.compute_factual(model, dataset, 4)
     sizes, warp = [], edit_maps.warp_mask
 
     def noted(mask: Tensor, edit: AffineMap) -> Tensor:
@@ -187,7 +187,7 @@ def test_no_more_masks_are_warped_at_once_than_a_batch_has(
 
     monkeypatch.setattr(edit_maps, "warp_mask", noted)
     monkeypatch.setattr(commands, "_CHUNK", 3)
-    again = matched.matched_records(model, dataset, found, 3)
+    again = matched.record_matched(model, dataset, found, 3)
     assert max(sizes) == 3
     np.testing.assert_array_equal(again.reference_valid, records.reference_valid)
     assert sum(sizes) > len(records)
@@ -196,9 +196,9 @@ def test_no_more_masks_are_warped_at_once_than_a_batch_has(
 def test_records_of_our_model_by_brute_force() -> None:
     """Edit by edit, through `decode` of whole scenes; solids tells the truth."""
     model, dataset = tiny(), solids()
-    found = windows.factual(model, dataset, 8)
-    objects = reference_objects.references(found)
-    records = matched.matched_records(model, dataset, found, 8)
+    found = windows.compute_factual(model, dataset, 8)
+    objects = reference_objects.find_references(found)
+    records = matched.record_matched(model, dataset, found, 8)
     generator = np.random.default_rng(0)
     chosen = generator.permutation(np.flatnonzero(records.edited))[:30]
     assert set(records.kind[chosen]) == {0, 1, 2}
@@ -218,37 +218,37 @@ def compare_record(model, dataset, found, objects, one) -> None:  # type: ignore
     state = encoded.slots
     new = Slots(state.appearance[:, [slot]], state.position[:, [slot]], state.scale[:, [slot]])
     frame = found.frame[[window]].double() / 255
-    layer = inpainting.extract(frame, found.reference[[window]], objects.label[[number]])
+    layer = inpainting.cut_out(frame, found.reference[[window]], objects.label[[number]])
     center = objects.center[[number]]
     item, index = int(one["label"]) - 1, int(one["window"])
     if one["kind"] == 0:
         move = MOVES[one["command"]]
         edit = AffineMap.from_move(torch.tensor([move]), 16, 16)
         new = replace(new, position=new.position + edit.offset.to(new.position)[:, None])
-        target, region = inpainting.target(layer, edit), inpainting.region(layer, edit)
+        target, region = inpainting.compose_target(layer, edit), inpainting.find_region(layer, edit)
         truth = dataset.render_counterfactuals([index], [(0, Move(item, *move))])
         own = edit_maps.warp_mask(found.masks[[window], slot], edit)
     elif one["kind"] == 1:
         factor = FACTORS[one["command"]]
         new = replace(new, scale=new.scale * factor)
         edit = AffineMap.from_resize(torch.tensor([factor]), center)
-        target, region = inpainting.target(layer, edit), inpainting.region(layer, edit)
+        target, region = inpainting.compose_target(layer, edit), inpainting.find_region(layer, edit)
         truth = dataset.render_counterfactuals([index], [(0, Scale(item, factor))])
         own_edit = AffineMap.from_resize(torch.tensor([factor]), state.position[:, slot])
         own = edit_maps.warp_mask(found.masks[[window], slot], own_edit)
     else:
-        asked = reference_objects.asked_transplants(found, objects)
+        asked = reference_objects.ask_transplants(found, objects)
         donor = int(asked.donor[int((asked.object == number).nonzero()[0, 0])])
         assert int(objects.label[donor]) == one["donor_label"]
         far, far_slot = int(objects.window[donor]), int(objects.slot[donor])
         new = replace(new, appearance=found.slots.appearance[[far]][:, [far_slot]])
         far_frame = found.frame[[far]].double() / 255
-        given = inpainting.extract(far_frame, found.reference[[far]], objects.label[[donor]])
+        given = inpainting.cut_out(far_frame, found.reference[[far]], objects.label[[donor]])
         edit = AffineMap.from_transplant(
             center, objects.radius[[number]], objects.center[[donor]], objects.radius[[donor]]
         )
-        target = inpainting.target(given, edit, layer.background)
-        region = inpainting.transplant_region(layer, given, edit)
+        target = inpainting.compose_target(given, edit, layer.background)
+        region = inpainting.find_transplant_region(layer, given, edit)
         far_index = int(found.window[far])
         swap = Replace(item, 1, int(objects.label[donor]) - 1)
         assert one["reference_valid"] == bool(
@@ -261,15 +261,15 @@ def compare_record(model, dataset, found, objects, one) -> None:  # type: ignore
     support = compositing.compute_masks(logits)[:, slot]
     exact, mask = truth.frames.double() / 255, truth.masks == item + 1
     before = found.image[[window]].double()
-    kept = metrics_rgb.rgb_preservation(before, image, region)
+    kept = measure_preservation(before, image, region)
     expected = {
-        "oracle": metrics_rgb.psnr(image, target),
-        "oracle_region": metrics_rgb.region_psnr(image, target, region),
-        "unedited_region": metrics_rgb.region_psnr(before, target, region),
-        "exact": metrics_rgb.psnr(image, exact),
-        "exact_region": metrics_rgb.region_psnr(image, exact, region),
+        "oracle": psnr(image, target),
+        "oracle_region": region_psnr(image, target, region),
+        "unedited_region": region_psnr(before, target, region),
+        "exact": psnr(image, exact),
+        "exact_region": region_psnr(image, exact, region),
         "exact_f1": metrics.f1(support, mask) if mask.sum() >= 10 else np.nan,
-        "oracle_exact": metrics_rgb.psnr(target, exact),
+        "oracle_exact": psnr(target, exact),
         "change": kept.change,
         "changed": kept.changed,
     }
@@ -283,7 +283,7 @@ def test_scores_average_within_videos_first() -> None:
     _, _, records = shown()
     uneven = records.where((records.kind == 0) & ((records.video > 0) | (records.command == 0)))
     value = np.where(uneven.video == 0, 40.0, 20.0)
-    scores = matched.matched_scores(replace(uneven, oracle=value, change=value / 100))
+    scores = matched.score_matched(replace(uneven, oracle=value, change=value / 100))
     # Three videos weigh alike, though the first has fewer edits.
     assert scores.position.oracle is not None
     assert scores.position.change is not None
@@ -297,14 +297,14 @@ def test_f1_is_over_the_common_pool() -> None:
     pool = np.zeros(len(records), dtype=np.bool_)
     pool[:4] = True
     low = replace(records, f1=np.where(pool, 0.25, 0.75))
-    scores = matched.matched_scores(low, pool)
+    scores = matched.score_matched(low, pool)
     assert scores.position.f1 is not None
     assert scores.position.f1.estimate == pytest.approx(25)
     assert scores.position.common == 4
     assert scores.scale.common == 0
     assert (scores.objects, scores.windows, scores.videos) == (1, 1, 1)  # four moves of one object
     pool[records.kind == 2] = True  # transplants have no F1
-    assert matched.matched_scores(low, pool).objects == 1
+    assert matched.score_matched(low, pool).objects == 1
     assert scores.scale.f1 is not None
     assert np.isnan(scores.scale.f1.estimate)
 
@@ -313,13 +313,13 @@ def test_a_region_is_never_the_models_choice() -> None:
     """Two models, one dataset: targets and populations are equal to the bit."""
     first, dataset, records = shown()
     other = PaintedDeaf(first.scenes)
-    again = matched.matched_records(other, dataset, windows.factual(other, dataset, 3), 3)
+    again = matched.record_matched(other, dataset, windows.compute_factual(other, dataset, 3), 3)
     for name in matched.SAME_FOR_ALL:
         np.testing.assert_array_equal(getattr(records, name), getattr(again, name))
 
 
 def test_masks_of_labels() -> None:
     labels = torch.tensor([[[0, 1], [2, 2]]], dtype=torch.uint8)
-    assert reference_objects.reference_masks(labels).long().tolist() == [
+    assert reference_objects.split_labels(labels).long().tolist() == [
         [[[0, 1], [0, 0]], [[0, 0], [1, 1]]]
     ]

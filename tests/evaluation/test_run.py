@@ -22,19 +22,19 @@ from geoco.evaluation import (
     SlotModel,
     Table,
     as_values,
+    draw_starting_positions,
     editing,
     evaluate,
+    order_window_major,
     read_matched,
     read_records,
     read_tubes,
     stability,
-    starting_positions,
-    window_major,
     windows,
 )
 from geoco.evaluation.interfaces import Decoded
-from geoco.evaluation.matched import matched_scores
-from geoco.evaluation.video import tube_scores
+from geoco.evaluation.matched import score_matched
+from geoco.evaluation.video import score_tubes
 from geoco.evaluation.windows import Progress
 from geoco.models.slots import Slots
 from geoco.reporting.cells import TextTable
@@ -50,7 +50,7 @@ def test_protocols() -> None:
 
 def test_one_slot_decoded_anew_is_the_whole_scene_decoded_anew() -> None:
     model = tiny()
-    found = windows.factual(model, solids(), 4)
+    found = windows.compute_factual(model, solids(), 4)
     encoded = found.encoded(torch.arange(len(found)))
     fields_ = model.fields(encoded.slots)
     for index in range(model.slots):
@@ -78,8 +78,8 @@ class Plain:
 
 def test_slots_that_are_drawn_once_give_the_same_stability() -> None:
     model = tiny()
-    found = windows.factual(model, solids(), 4)
-    for scores in (stability.stability_scores, stability.shared_background_scores):
+    found = windows.compute_factual(model, solids(), 4)
+    for scores in (stability.score_stability, stability.score_shared_background):
         one, two = (
             as_values(scores(m, found, batch)) for m, batch in ((model, 7), (Plain(model), 5))
         )
@@ -91,16 +91,16 @@ def test_slots_that_are_drawn_once_give_the_same_stability() -> None:
 
 def test_both_ways_of_decoding_give_the_same_records() -> None:
     model = tiny()
-    found = windows.factual(model, solids(), 4)
+    found = windows.compute_factual(model, solids(), 4)
     assert found.valid.sum() > 4
-    one, two = (editing.edit_records(m, found, 4) for m in (model, Plain(model)))
+    one, two = (editing.record_edits(m, found, 4) for m in (model, Plain(model)))
     assert not isinstance(Plain(model), OneSlotModel)
     assert_same_records(one, two)
 
 
 def test_rows_of_fields() -> None:
     model = tiny()
-    encoded = windows.factual(model, solids(), 4).encoded(torch.arange(3))
+    encoded = windows.compute_factual(model, solids(), 4).encoded(torch.arange(3))
     whole = model.fields(encoded.slots)
     some = whole[torch.tensor([2, 0, 2])]
     expected = model.fields(encoded.rows(torch.tensor([2, 0, 2])).slots)
@@ -110,7 +110,7 @@ def test_rows_of_fields() -> None:
 
 def test_the_compute_batch_changes_nothing() -> None:
     model, dataset = tiny(), solids()
-    one, two = (windows.factual(model, dataset, batch) for batch in (3, 12))
+    one, two = (windows.compute_factual(model, dataset, batch) for batch in (3, 12))
     for part in fields(one):
         first, second = getattr(one, part.name), getattr(two, part.name)
         if isinstance(first, torch.Tensor):
@@ -119,20 +119,22 @@ def test_the_compute_batch_changes_nothing() -> None:
             torch.testing.assert_close(vars(first), vars(second))
         else:
             np.testing.assert_array_equal(first, second)
-    assert_same_records(editing.edit_records(model, one, 3), editing.edit_records(model, two, 50))
+    assert_same_records(editing.record_edits(model, one, 3), editing.record_edits(model, two, 50))
 
 
 def test_every_initialisation_of_psnr_starts_from_its_own_positions() -> None:
     model, dataset = tiny(), solids()
-    found = windows.factual(model, dataset, 3, 5)
+    found = windows.compute_factual(model, dataset, 3, 5)
     frames = dataset.batch(found.window.tolist()).video[:, 0].double() / 255
     for initialization in (0, 2):
-        starts = [starting_positions(int(w), model.slots, initialization) for w in found.window]
+        starts = [
+            draw_starting_positions(int(w), model.slots, initialization) for w in found.window
+        ]
         with torch.no_grad():
             bound = model.model.bind(frames[:, None], torch.stack(starts).double())
             image = model.model.decode(bound).image[:, 0]
         expected = -10 * (image - frames).square().mean((1, 2, 3)).log10()
-        psnr = windows.reconstruction(model, found, initialization, 2)
+        psnr = windows.measure_reconstruction(model, found, initialization, 2)
         torch.testing.assert_close(psnr, expected, rtol=1e-5, atol=1e-5)
     assert not torch.allclose(psnr, found.psnr)
 
@@ -142,13 +144,16 @@ def test_starting_positions_are_those_of_batches_of_four() -> None:
     for window in range(10):
         generator = torch.Generator().manual_seed(42 + window // 4)
         expected = model.model.draw_positions(4, generator)[window % 4]
-        torch.testing.assert_close(starting_positions(window, 4), expected.float())
-    assert not torch.equal(starting_positions(0, 4), starting_positions(0, 4, 1))
+        torch.testing.assert_close(draw_starting_positions(window, 4), expected.float())
+    assert not torch.equal(draw_starting_positions(0, 4), draw_starting_positions(0, 4, 1))
 
 
 def test_a_part_of_the_windows_starts_as_it_does_among_all() -> None:
     model, dataset = tiny(), solids()
-    some, all_ = windows.factual(model, dataset, 4, 5), windows.factual(model, dataset, 4)
+    some, all_ = (
+        windows.compute_factual(model, dataset, 4, 5),
+        windows.compute_factual(model, dataset, 4),
+    )
     assert some.window.tolist() == [0, 1, 3, 6, 9]  # the first of each of four videos, then on
     assert len(set(some.source)) == 4
     torch.testing.assert_close(
@@ -157,7 +162,7 @@ def test_a_part_of_the_windows_starts_as_it_does_among_all() -> None:
 
 
 def test_window_major_order() -> None:
-    assert window_major(["a", "a", "b", "b", "b", "c"]).tolist() == [0, 2, 5, 1, 3, 4]
+    assert order_window_major(["a", "a", "b", "b", "b", "c"]).tolist() == [0, 2, 5, 1, 3, 4]
 
 
 def test_end_to_end_on_solids(tmp_path: Path) -> None:
@@ -185,9 +190,9 @@ def test_end_to_end_on_solids(tmp_path: Path) -> None:
     assert "| GeoCo-SAVi (paper, Obj3D) | 44.210 | 0.0107 | 0.0436 | 0.0391 | 0.0007 |" in text
     assert f"| **tiny (measured here)** | {factual['psnr']:.3f} |" in text
     records = read_records(tmp_path)
-    assert as_values(editing.editing_scores(records)) == edited
+    assert as_values(editing.score_editing(records)) == edited
     pairs = results.tables["matched"]
-    assert as_values(matched_scores(read_matched(tmp_path))) == pairs
+    assert as_values(score_matched(read_matched(tmp_path))) == pairs
     known = factual["reference_errors"]["position_to_reference"]["total"]
     assert pairs["position"]["edits"] == 4 * known
     assert 0 < pairs["objects"] <= known
@@ -208,7 +213,7 @@ def test_whole_videos_where_there_are_any(tmp_path: Path) -> None:
     )
     assert results.tables["tubes"]["videos"] == 4
     assert results.tables["tubes"]["frames"] == 3
-    assert as_values(tube_scores(read_tubes(tmp_path))) == results.tables["tubes"]
+    assert as_values(score_tubes(read_tubes(tmp_path))) == results.tables["tubes"]
     with pytest.raises(GeocoError, match="length"):
         evaluate(model, solids(), tmp_path / "other", "tiny", ("tubes",))
 
@@ -391,7 +396,7 @@ def test_a_table_of_ones_own_is_one_entry(tmp_path: Path, monkeypatch: pytest.Mo
     results = evaluate(
         model, dataset, tmp_path, "discs", ["toy"], progress=lambda *news: heard.append(news)
     )
-    count = int(windows.factual(model, dataset, 4).valid.sum())
+    count = int(windows.compute_factual(model, dataset, 4).valid.sum())
     assert results.tables == {"toy": {"objects": count, "undefined": None}}
     stored = json.loads((tmp_path / "toy.json").read_text())
     assert stored["values"] == results.tables["toy"]

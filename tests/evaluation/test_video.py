@@ -29,18 +29,18 @@ from geoco.evaluation.video import (
     KINDS,
     TubeEdits,
     TubeRecords,
-    common_pairs,
-    tube_records,
-    tube_scores,
+    find_common_pairs,
+    record_tubes,
+    score_tubes,
 )
 from geoco.evaluation.video_tracks import (
     Anchor,
-    anchor,
-    fewest_pixels,
-    first_windows,
-    follow,
+    choose_first_windows,
+    count_fewest_pixels,
+    find_anchor,
+    track_objects,
 )
-from geoco.evaluation.windows import Factual, starting_positions
+from geoco.evaluation.windows import Factual, draw_starting_positions
 from geoco.geometry import build_grid
 from geoco.models.geoco import GeoCo
 from geoco.models.slots import Binding, Slots
@@ -164,7 +164,7 @@ def f1_of(records: TubeRecords, kind: int) -> list[float]:
 @pytest.mark.parametrize("objects", [1, 2])
 def test_a_perfect_decoder_scores_perfectly(objects: int) -> None:
     model = Moving(discs(objects=objects))
-    scores = tube_scores(tube_records(model, showing(model), 7))
+    scores = score_tubes(record_tubes(model, showing(model), 7))
     assert (scores.videos, scores.eligible, scores.frames) == (5, 5, 4)
     assert (scores.position.edits, scores.scale.edits, scores.transplant.edits) == (20, 20, 5)
     assert scores.position.f1.estimate == scores.position.f1.low == 100
@@ -175,7 +175,7 @@ def test_a_perfect_decoder_scores_perfectly(objects: int) -> None:
 def test_a_decoder_that_ignores_commands_scores_as_no_edit() -> None:
     objects = discs()
     deaf, perfect = (
-        tube_scores(tube_records(kind(objects), showing(kind(objects)), 7))
+        score_tubes(record_tubes(kind(objects), showing(kind(objects)), 7))
         for kind in (Deaf, Moving)
     )
     for kind in KINDS:
@@ -186,13 +186,13 @@ def test_a_decoder_that_ignores_commands_scores_as_no_edit() -> None:
 
 def test_a_tube_with_an_empty_frame_by_hand() -> None:
     """A box of 12 x 12 that is hidden in the second frame: empty frames add nothing."""
-    records = tube_records(DeafBoxes(boxes([[12, 0]])), showing(Boxes(boxes([[12, 0]]))), 5)
+    records = record_tubes(DeafBoxes(boxes([[12, 0]])), showing(Boxes(boxes([[12, 0]]))), 5)
     assert f1_of(records, POSITION) == [144 / 288] * 4
     # Targets of 6, 9, 15 and 18 pixels' side.
     expected = [2 * 36 / (144 + 36), 2 * 81 / (144 + 81), 288 / (144 + 225), 288 / (144 + 324)]
     assert f1_of(records, SCALE) == expected
     assert records.edits.command.tolist() == [0, 1, 2, 3, 0, 1, 3, 4]
-    scores = tube_scores(records)
+    scores = score_tubes(records)
     assert scores.position.f1.estimate == scores.position.noop == 50
     assert scores.scale.f1.estimate == pytest.approx(100 * sum(expected) / 4)
     assert scores.transplant.edits == 0  # nobody to take an appearance from
@@ -211,7 +211,7 @@ def test_what_appears_in_an_empty_frame_counts() -> None:
             return self.draw(replace(encoded.slots, appearance=looks))
 
     model = Ghost(boxes([[12, 0]]))
-    records = tube_records(model, showing(model), 1)
+    records = record_tubes(model, showing(model), 1)
     assert f1_of(records, POSITION) == [144 / (288 + 36)] * 4
     assert records.edits.noop[:4].tolist() == [0.5] * 4
 
@@ -228,7 +228,7 @@ def test_what_disappears_in_a_frame_counts() -> None:
             return rgb, logits
 
     model = Vanishing(boxes([[12, 8]]))
-    records = tube_records(model, showing(model), 3)
+    records = record_tubes(model, showing(model), 3)
     assert f1_of(records, POSITION) == [2 * 144 / (144 + 144 + 64)] * 4
 
 
@@ -237,17 +237,17 @@ def test_a_valid_edit_has_enough_pixels_in_the_whole_tube() -> None:
     place = (-1 + 3.5 * STEP, STEP / 2)
     for sides, kept in (([[6, 6]], True), ([[6, 0]], False)):
         model = Boxes(boxes(sides, place))
-        records = tube_records(model, showing(model), 4)
+        records = record_tubes(model, showing(model), 4)
         left = MOVES.index((-6, 0))
         assert records.edits.valid[left] == kept
-        assert tube_scores(records).position.edits == 3 + kept
-        assert tube_scores(records).scale.edits == 3 + kept  # half the size is 9 pixels
+        assert score_tubes(records).position.edits == 3 + kept
+        assert score_tubes(records).scale.edits == 3 + kept  # half the size is 9 pixels
 
 
 def test_donors_are_the_next_eligible_videos() -> None:
     """The third has too few pixels, the last is smaller than ten in its largest frame too."""
     model = Boxes(boxes([[12, 10], [10, 10], [2, 2], [8, 6], [6, 8], [0, 2]]))
-    records = tube_records(model, showing(model), 5)
+    records = record_tubes(model, showing(model), 5)
     assert records.eligible.tolist() == [True, True, False, True, True, False]
     assert records.pairs == ((0, 1), (1, 3), (3, 4), (4, 0))
     moved = records.edits.of("position")
@@ -270,14 +270,14 @@ def test_a_donor_may_sit_in_another_slot() -> None:
     place = torch.tensor([(0.0, 0.0), left, right]).expand(2, 2, -1, -1)
     looks = torch.stack((side / 2, (side == 0).float()), -1)
     model = Boxes(Slots(looks, place.clone(), torch.full_like(side, STEP)))
-    swapped = tube_records(model, showing(model), 5).edits.of("transplant")
+    swapped = record_tubes(model, showing(model), 5).edits.of("transplant")
     assert swapped.f1.tolist() == [1.0, 1.0]
     assert swapped.noop.tolist() == [2 * 100 / (144 + 100)] * 2
 
 
 def record(labels: Tensor, masks: Tensor, background: int = 0) -> Factual:
     time, slots, height, width = masks.shape
-    large = masks.sum((-2, -1)) >= fewest_pixels(height, width)
+    large = masks.sum((-2, -1)) >= count_fewest_pixels(height, width)
     return Factual(
         window=np.zeros(time, dtype=np.int64),
         source=("a",) * time,
@@ -315,9 +315,9 @@ def test_the_object_of_largest_area_over_time_is_anchored_where_it_is_largest() 
     first = (0, 1, slice(0, 50))  # the largest in one frame, but only 50 in total
     labels = painted(3, first, (0, 2, slice(0, 12)), (1, 2, slice(0, 30)), (2, 2, slice(0, 30)))
     masks = torch.cat((owned(labels[:1], 1, 3), owned(labels[1:2], 3, 2), owned(labels[2:], 2, 1)))
-    assert anchor(record(labels, masks)) == Anchor(label=2, frame=1, slot=2)
+    assert find_anchor(record(labels, masks)) == Anchor(label=2, frame=1, slot=2)
     equal = painted(2, (0, 1, slice(0, 20)), (1, 2, slice(0, 20)))
-    assert anchor(record(equal, owned(equal, 3, 1))) == Anchor(label=1, frame=0, slot=3)
+    assert find_anchor(record(equal, owned(equal, 3, 1))) == Anchor(label=1, frame=0, slot=3)
 
 
 def test_association_is_one_to_one() -> None:
@@ -326,36 +326,36 @@ def test_association_is_one_to_one() -> None:
     owner = torch.zeros_like(labels)
     owner[0, 2, :20], owner[0, 2, 20:35], owner[0, 4, :18] = 1, 2, 1
     masks = owner[:, None] == torch.arange(4)[:, None, None]
-    assert anchor(record(labels, masks)) == Anchor(label=1, frame=0, slot=2)
+    assert find_anchor(record(labels, masks)) == Anchor(label=1, frame=0, slot=2)
 
 
 def test_who_is_not_eligible() -> None:
     ten, nine = (painted(2, (1, 1, slice(0, count))) for count in (10, 9))
-    assert anchor(record(ten, owned(ten, 2))) == Anchor(1, 1, 2)
-    assert anchor(record(nine, owned(ten, 2))) is None  # the object is too small
-    assert anchor(record(ten, owned(nine, 2))) is None  # its slot's support is
-    assert anchor(record(ten, owned(ten, 2), background=2)) is None
-    assert anchor(record(painted(2), owned(ten, 2))) is None  # there is no object
+    assert find_anchor(record(ten, owned(ten, 2))) == Anchor(1, 1, 2)
+    assert find_anchor(record(nine, owned(ten, 2))) is None  # the object is too small
+    assert find_anchor(record(ten, owned(nine, 2))) is None  # its slot's support is
+    assert find_anchor(record(ten, owned(ten, 2), background=2)) is None
+    assert find_anchor(record(painted(2), owned(ten, 2))) is None  # there is no object
     nowhere = torch.zeros(2, 4, 64, 64, dtype=torch.bool)
-    assert anchor(record(ten, nowhere)) is None
-    assert [fewest_pixels(n, n) for n in (64, 128, 16, 24)] == [10, 40, 1, 2]
+    assert find_anchor(record(ten, nowhere)) is None
+    assert [count_fewest_pixels(n, n) for n in (64, 128, 16, 24)] == [10, 40, 1, 2]
 
 
 def test_the_background_is_the_slot_of_largest_alpha() -> None:
     model = Boxes(boxes([[12, 12], [50, 10], [44, 44]]))
-    assert tube_records(model, showing(model), 4).eligible.tolist() == [True, False, True]
+    assert record_tubes(model, showing(model), 4).eligible.tolist() == [True, False, True]
 
 
 def test_first_windows_start_where_they_do_in_every_evaluation() -> None:
     model = Moving(discs(6))
     dataset = showing(model, video_major(3, 2))
-    assert first_windows(dataset).tolist() == [0, 2, 4]
-    records = tube_records(model, dataset, 100)
+    assert choose_first_windows(dataset).tolist() == [0, 2, 4]
+    records = record_tubes(model, dataset, 100)
     assert set(dataset.asked) == set(model.seen) == {0, 2, 4}
     for window, starts in model.seen.items():
-        assert torch.equal(starts, starting_positions(window, 2))
+        assert torch.equal(starts, draw_starting_positions(window, 2))
     assert records.sources == ("video 0", "video 1", "video 2")
-    some = tube_records(model, dataset, 100, limit=2)
+    some = record_tubes(model, dataset, 100, limit=2)
     assert (some.sources, some.pairs) == (("video 0", "video 1"), ((0, 1), (1, 0)))
 
 
@@ -371,7 +371,7 @@ def test_slots_without_position_are_transplanted_alone() -> None:
             return self.draw(Slots(slots.appearance, *here))
 
     model = Unplaced(boxes([[12, 12], [8, 8]]))
-    scores = tube_scores(tube_records(model, showing(model), 4))
+    scores = score_tubes(record_tubes(model, showing(model), 4))
     assert (scores.position.edits, scores.scale.edits, scores.transplant.edits) == (0, 0, 2)
     assert math.isnan(scores.position.f1.estimate)
     # By radii a box comes out as large as the recipient's, but is drawn in its own size.
@@ -391,7 +391,7 @@ def table(*rows: tuple[int, int, int, int, float, bool]) -> TubeRecords:
 
 def test_scores_average_videos_and_then_commands() -> None:
     rows = [(0, 0, 0, 0, 0.2, True), (1, 1, 0, 0, 0.4, True), (0, 0, 0, 1, 1.0, True)]
-    scores = tube_scores(table(*rows, (1, 1, 0, 1, 0.7, False), (0, 1, 2, 0, 0.9, True)))
+    scores = score_tubes(table(*rows, (1, 1, 0, 1, 0.7, False), (0, 1, 2, 0, 0.9, True)))
     assert scores.position.f1.estimate == pytest.approx(100 * (0.3 + 1.0) / 2)
     assert scores.position.noop == pytest.approx(50 * (0.3 + 1.0) / 2)
     assert (scores.position.edits, scores.transplant.edits) == (3, 1)
@@ -406,7 +406,7 @@ def test_intervals_are_those_of_other_tables_where_all_edits_are_valid() -> None
     draw = np.random.default_rng(1).random((5, 9))
     rows = [(v, v, k // 4, k % 4, draw[v, k], True) for v in range(5) for k in range(8)]
     rows += [(v, (v + 1) % 5, 2, 0, draw[v, 8], True) for v in range(5)]
-    scores = tube_scores(table(*rows))
+    scores = score_tubes(table(*rows))
     video = np.repeat(np.arange(5), 4)
     for kind, part in ((scores.position, draw[:, :4]), (scores.scale, draw[:, 4:8])):
         expected = metrics.pooled_interval(100 * part.flatten(), video, REPLICATES)
@@ -427,19 +427,19 @@ def test_models_are_compared_on_pairs_that_all_have() -> None:
         return table(*moved, *((v, d, 2, 0, v / 5, True) for v, d in following.items()))
 
     one, two = eligible(0, 1, 2, 3, 4), eligible(0, 1, 3, 4)
-    pairs = common_pairs([one, two])
+    pairs = find_common_pairs([one, two])
     assert pairs == ((0, 1), (3, 4), (4, 0))
     for records in (one, two):
-        scores = tube_scores(records, pairs)
+        scores = score_tubes(records, pairs)
         assert (scores.videos, scores.eligible) == (5, 3)
         assert scores.position.f1.estimate == pytest.approx(10 * (0 + 3 + 4) / 3)
         assert scores.transplant.f1.estimate == pytest.approx(20 * (0 + 3 + 4) / 3)
         assert (scores.position.edits, scores.transplant.edits) == (3, 3)
-    assert tube_scores(one, ((1, 2),)).position.f1.estimate == pytest.approx(10)
+    assert score_tubes(one, ((1, 2),)).position.f1.estimate == pytest.approx(10)
     with pytest.raises(GeocoError, match="video 1 with donor 2 is no pair of these records"):
-        tube_scores(two, ((0, 1), (1, 2)))
+        score_tubes(two, ((0, 1), (1, 2)))
     with pytest.raises(GeocoError, match="only on the same videos of the same length"):
-        common_pairs([one, replace(two, frames=6)])
+        find_common_pairs([one, replace(two, frames=6)])
 
 
 def tiny(temporal: bool = False) -> GeoCoModel:
@@ -498,11 +498,11 @@ def one_by_one(model: GeoCoModel, dataset: SolidsDataset) -> list[tuple[float, .
     """Every edit alone and frame by frame: video, donor, kind, command, F1, no-op."""
     found: dict[int, tuple[Binding, int, np.ndarray]] = {}
     network = model.model
-    for track in follow(model, dataset, first_windows(dataset), 1000):
+    for track in track_objects(model, dataset, choose_first_windows(dataset), 1000):
         if track is not None:
             window = int(track.factual.window[0])
             frames = dataset.batch([window]).images().double()
-            starts = starting_positions(window, 4)[None].double()
+            starts = draw_starting_positions(window, 4)[None].double()
             binding, slot = network.bind(frames, starts), track.anchor.slot
             owner = network.decode(binding).fields.logits[0].argmax(1).numpy()
             found[track.video] = binding, slot, owner == slot
@@ -549,7 +549,7 @@ def test_records_of_a_network_are_those_of_a_loop() -> None:
     model, dataset = tiny(temporal=True), solids()
     with torch.no_grad():
         expected = np.array(one_by_one(model, dataset))
-    edits = tube_records(model, dataset, 7).edits
+    edits = record_tubes(model, dataset, 7).edits
     assert len(edits) == len(expected) >= 3 * 9
     columns = (edits.video, edits.donor_video, edits.kind, edits.command, edits.f1, edits.noop)
     np.testing.assert_allclose(np.stack(columns, 1), expected)
@@ -560,7 +560,7 @@ def test_records_of_a_network_are_those_of_a_loop() -> None:
 def test_the_compute_batch_changes_nothing(kind: str) -> None:
     model = tiny() if kind == "tiny" else Moving(discs())
     dataset = solids() if kind == "tiny" else showing(Moving(discs()))
-    one, two, three = (tube_records(model, dataset, batch) for batch in (2, 9, 1000))
+    one, two, three = (record_tubes(model, dataset, batch) for batch in (2, 9, 1000))
     assert one.eligible.any()
     for other in (two, three):
         np.testing.assert_array_equal(one.eligible, other.eligible)
@@ -573,7 +573,7 @@ def test_the_compute_batch_changes_nothing(kind: str) -> None:
 @pytest.mark.parametrize("batch", [1, 3, 9])
 def test_no_more_frames_are_decoded_at_once_than_asked_for(batch: int) -> None:
     model = Moving(discs())
-    tube_records(model, showing(model), batch)
+    record_tubes(model, showing(model), batch)
     assert model.largest == batch
     assert model.followed == (8 if batch == 9 else 4)  # never less than a video
 
@@ -583,7 +583,7 @@ def test_a_temporal_model_is_tracked_by_its_initializer() -> None:
     network = model.model
     assert network.temporal is not None
     video = dataset.batch([0, 2]).images().double()
-    starts = torch.stack([starting_positions(window, 4) for window in (0, 2)])
+    starts = torch.stack([draw_starting_positions(window, 4) for window in (0, 2)])
     found = model.track(video, starts)
     assert found.attention is not None
     start = network.attention.start_slots(starts.double())
@@ -613,13 +613,13 @@ def test_protocols() -> None:
 def test_progress_ends_where_it_should() -> None:
     heard: list[tuple[int, int]] = []
     model = Boxes(boxes([[12, 12], [2, 2], [8, 8], [2, 2]]))
-    tube_records(model, showing(model), 4, progress=lambda *news: heard.append(news))
+    record_tubes(model, showing(model), 4, progress=lambda *news: heard.append(news))
     assert heard == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
 
 
 def test_nobody_eligible_gives_no_scores() -> None:
     model = Boxes(boxes([[2, 2], [2, 2]]))
-    scores = tube_scores(tube_records(model, showing(model), 4))
+    scores = score_tubes(record_tubes(model, showing(model), 4))
     assert (scores.videos, scores.eligible, scores.frames) == (2, 0, 2)
     for kind in KINDS:
         assert getattr(scores, kind).edits == 0
@@ -630,12 +630,12 @@ def test_messages() -> None:
     model = Moving(discs())
     dataset = showing(model)
     with pytest.raises(GeocoError, match=r"^Discs cannot follow slots .* with a `track` method$"):
-        tube_records(Discs(scenes(1)), dataset, 4)
+        record_tubes(Discs(scenes(1)), dataset, 4)
     with pytest.raises(GeocoError, match=r"windows of several frames, but .* have one"):
-        tube_records(model, replace(dataset, time=1, masks=dataset.masks[:, :1]), 4)  # type: ignore[index]
+        record_tubes(model, replace(dataset, time=1, masks=dataset.masks[:, :1]), 4)  # type: ignore[index]
     with pytest.raises(GeocoError, match="reference masks, but the dataset has none"):
-        tube_records(model, replace(dataset, masks=None), 4)
+        record_tubes(model, replace(dataset, masks=None), 4)
     with pytest.raises(GeocoError, match="64 x 64 pixels, but the dataset has 32 x 32"):
-        tube_records(model, replace(dataset, masks=None, size=32), 4)
+        record_tubes(model, replace(dataset, masks=None, size=32), 4)
     with pytest.raises(GeocoError, match="at least one window"):
-        tube_records(model, dataset, 4, limit=0)
+        record_tubes(model, dataset, 4, limit=0)

@@ -29,7 +29,7 @@ def test_colour_metrics_against_loops() -> None:
     edited = torch.where(random_mask(2, 3, 1, 6, 7), image + 0.02 * torch.randn(3, 3, 6, 7), image)
     region = random_mask(1, 3, 6, 7)
     whole, part = rgb.psnr(image, target), rgb.region_psnr(image, target, region)
-    kept = rgb.rgb_preservation(image, edited, region)
+    kept = rgb.measure_preservation(image, edited, region)
     for frame in range(3):
         squares, inside, changes = [], [], []
         for row, column in np.ndindex(6, 7):
@@ -55,10 +55,10 @@ def test_preservation_by_hand() -> None:
     edited[0, 0, 1] = 9 / 255  # a mean of 3/255
     edited[0, 1, 0] = 5 / 255  # a mean below 2/255, though one channel changed by more
     region = torch.tensor([[True, False], [False, False]])
-    found = rgb.rgb_preservation(factual, edited, region)
+    found = rgb.measure_preservation(factual, edited, region)
     assert found.change.item() == pytest.approx((3 + 5 / 3) / 255 / 3)
     assert found.changed.item() == pytest.approx(1 / 3)
-    nothing = rgb.rgb_preservation(factual, edited, torch.ones_like(region))
+    nothing = rgb.measure_preservation(factual, edited, torch.ones_like(region))
     assert nothing.change.isnan()
     assert nothing.changed.isnan()
 
@@ -66,9 +66,9 @@ def test_preservation_by_hand() -> None:
 def test_editing_regions_grow_by_two_steps() -> None:
     single = torch.zeros(7, 9, dtype=torch.bool)
     single[3, 4] = True
-    assert rgb.editing_region(single).sum() == 13
+    assert rgb.grow_editing_region(single).sum() == 13
     support = random_mask(3, 4, 9, 11, share=0.05)
-    found = rgb.editing_region(support)
+    found = rgb.grow_editing_region(support)
     for index in np.ndindex(4, 9, 11):
         item, row, column = index
         near = any(abs(row - i) + abs(column - j) <= 2 for i, j in support[item].nonzero().tolist())

@@ -1,5 +1,6 @@
 """Training as a whole: repeatable, resumable, divisible, and honest about what goes wrong."""
 
+import itertools
 import json
 import os
 import random
@@ -10,10 +11,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from helpers_faults import survives
 from rich.console import Console
 
 from geoco import config
@@ -207,7 +210,24 @@ def test_pieces_make_the_same_whole(whole: Path, tmp_path: Path) -> None:
     same(whole, folder)
 
 
-def test_killed_at_random_moments(whole: Path, tmp_path: Path) -> None:
+# A process that is killed closes no files either.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_killed_again_and_again(whole: Path, tmp_path: Path) -> None:
+    """Before its first operation on files, then before the second one since it went on, and so on.
+
+    So a kill comes before, within and after everything that a run writes.
+    """
+    folder = tmp_path / "run"
+    for number in itertools.count():
+        is_run = (folder / "config.yaml").exists()
+        if survives(number, partial(go, None if is_run else tiny(), folder)):
+            break
+    assert number > 25
+    same(whole, folder)
+
+
+@pytest.mark.slow
+def test_killed_by_the_system_at_random_moments(whole: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     settings = tmp_path / "tiny.yaml"
     settings.write_text(tiny().to_yaml())

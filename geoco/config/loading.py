@@ -148,7 +148,7 @@ def _parse_yaml(text: str, where: str) -> dict[str, Any]:
     if raw is None:
         return {}
     if not isinstance(raw, dict):
-        raise GeocoError(f"{where}: expected a mapping of sections, got {_shown(raw)}")
+        raise GeocoError(f"{where}: expected a mapping of sections, got {_abbreviate(raw)}")
     return raw
 
 
@@ -166,7 +166,7 @@ def _read(path: Path, readers: tuple[Path, ...]) -> dict[str, Any]:
     if base is None:
         return raw
     if not isinstance(base, str):
-        raise GeocoError(f"{path}: base: expected the path of a YAML file, got {_shown(base)}")
+        raise GeocoError(f"{path}: base: expected the path of a YAML file, got {_abbreviate(base)}")
     return _merge(_read(path.parent / base, (*readers, path.resolve())), raw)
 
 
@@ -218,13 +218,13 @@ def _validate(schema: type[Schema], raw: dict[str, Any], where: str) -> Schema:
         # Through JSON, so that strictness still admits lists for tuples and strings for paths.
         return schema.model_validate_json(json.dumps(raw), strict=True)
     except ValidationError as error:
-        found = error.errors()
-        # A list whose entries are all wrong is also said to be too short.
+        errors = error.errors()
+        # A list whose entries are all wrong is reported as too short, too.
         broken = {
-            problem["loc"][:depth] for problem in found for depth in range(len(problem["loc"]))
+            problem["loc"][:depth] for problem in errors for depth in range(len(problem["loc"]))
         }
-        found = [p for p in found if p["type"] != "too_short" or p["loc"] not in broken]
-        problems = "; ".join(_explain(schema, problem, raw) for problem in found)
+        errors = [p for p in errors if p["type"] != "too_short" or p["loc"] not in broken]
+        problems = "; ".join(_explain(schema, problem, raw) for problem in errors)
         raise GeocoError(f"{where}: {problems}") from None
 
 
@@ -243,12 +243,12 @@ def _explain(schema: type[BaseModel], problem: Any, raw: dict[str, Any]) -> str:
         case "union_tag_not_found":
             return f"{dotted}.kind: required, but not given"
         case "model_type":
-            return f"{dotted}: input should be an object, got {_shown(problem['input'])}"
+            return f"{dotted}: input should be an object, got {_abbreviate(problem['input'])}"
         case "value_error":
             return f"{dotted}: {problem['ctx']['error']}"
         case _:
             message = problem["msg"][0].lower() + problem["msg"][1:]
-            return f"{dotted}: {message}, got {_shown(problem['input'])}"
+            return f"{dotted}: {message}, got {_abbreviate(problem['input'])}"
 
 
 def _path(location: tuple[int | str, ...], raw: Any, missing: bool) -> list[str]:
@@ -309,6 +309,6 @@ def _sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from _sections_in(argument)
 
 
-def _shown(value: Any) -> str:
+def _abbreviate(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -274,8 +274,8 @@ def differences(one: Config, other: Config) -> list[str]:
 
 
 def _flat(section: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, value in section.items():
         inner = isinstance(value, Mapping)
-        found |= _flat(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": value}
-    return found
+        flat |= _flat(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": value}
+    return flat

@@ -30,7 +30,7 @@ from geoco.training import metrics_log, run_folder
 from geoco.training.curriculum import Curriculum
 
 PICTURES = "pictures"  # the folder beside the card
-# Figures of an evaluation that a card shows, and what is said of them.
+# Figures of an evaluation that a card shows, and what a card says of them.
 SHOWN = {
     "strips": "Objects under every command: frame, reconstruction, masks, moves, sizes, transplant",
     "response": "Extent of objects against the commanded scale factor",

@@ -126,8 +126,8 @@ def compare(
     chosen = [
         below if below.is_dir() else folder for below, folder in zip(inner, folders, strict=True)
     ]
-    found = evaluation.compare(chosen, out, figures)
-    console.print(f"{', '.join(found.models)}: wrote {out / 'comparison.md'}", soft_wrap=True)
+    comparison = evaluation.compare(chosen, out, figures)
+    console.print(f"{', '.join(comparison.models)}: wrote {out / 'comparison.md'}", soft_wrap=True)
 
 
 def refit(
@@ -173,17 +173,17 @@ def calibrate(
     checkpoints.load_into(model, weights.tensors, str(run))
     settings = weights.config.train
     generator = torch.Generator().manual_seed(settings.seed)
-    found = selector_threshold.measure_operating_points(
+    points = selector_threshold.measure_operating_points(
         model,
         open_training(weights.config),
         clips,
         settings.selector.teacher,
         generator,
     )
-    best = selector_threshold.choose_operating_point(found, precision)
+    best = selector_threshold.choose_operating_point(points, precision)
     table = Table("threshold", "precision", "recall")
     now = weights.config.model.selector.threshold
-    for point in found:
+    for point in points:
         if (
             point is best
             or abs(point.threshold - now) < 1e-9

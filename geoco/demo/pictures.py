@@ -1,7 +1,7 @@
 """What the demo shows of a model: a gallery of edits beside the truth, and an edited clip.
 
 Scenes and objects are chosen by what is true of them, never by what a model makes of them. What it
-could not do is said where its picture would be.
+could not do stands where its picture would be.
 """
 
 import textwrap

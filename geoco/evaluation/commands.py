@@ -134,9 +134,9 @@ def find_donors(factual: Factual) -> tuple[Int64[Tensor, " object"], Int64[Tenso
     candidate = torch.from_numpy(following)[window]
     ranks = torch.where(factual.valid, factual.valid.long().cumsum(1) - 1, -1)
     same = (ranks[candidate] == factual.rank[:, None]) & (candidate >= 0)[:, None]
-    found = same.any(1)
+    has_donor = same.any(1)
     slot = same.to(torch.uint8).argmax(1)
-    return candidate.where(found, -1), slot.where(found, -1)
+    return candidate.where(has_donor, -1), slot.where(has_donor, -1)
 
 
 def judge_eligibility(factual: Factual, commands: Commands) -> Eligibility:

@@ -74,13 +74,13 @@ def compare(folders: Sequence[Path], out: Path, figures: bool = False) -> Compar
     """Put finished evaluations side by side, and write what comes of it to a folder."""
     if len(folders) < 2:
         raise GeocoError("a comparison needs the results of at least two models")
-    found = [read_results(folder, tuple(TABLES)) for folder in folders]
-    names = _tell_apart([str(population["model"]) for population, _ in found])
-    shared = [table for table in TABLES if all(table in tables for _, tables in found)]
+    evaluations = [read_results(folder, tuple(TABLES)) for folder in folders]
+    names = _tell_apart([str(population["model"]) for population, _ in evaluations])
+    shared = [table for table in TABLES if all(table in tables for _, tables in evaluations)]
     if not shared:
         raise GeocoError("these evaluations have no table in common: evaluate the same tables")
     population = _check_population(folders, shared)
-    results = [{table: tables[table] for table in shared} for _, tables in found]
+    results = [{table: tables[table] for table in shared} for _, tables in evaluations]
     if all(look_up(values, "factual", "reference_errors") for values in results):
         centers = [read_centers(folder) for folder in folders]
         for values, errors in zip(results, average_common_errors(centers), strict=True):
@@ -149,7 +149,7 @@ def compute_differences(
     names: Sequence[str], models: Sequence[MatchedRecords], pool: np.ndarray
 ) -> tuple[Difference, ...]:
     """Each model less the first: differences of edits, their means by video, intervals of those."""
-    first, found = models[0], []
+    first, differences = models[0], []
     for name, model in zip(names[1:], models[1:], strict=True):
         for index, kind in enumerate(KINDS):
             for title, part, factor in _MEASURES:
@@ -160,8 +160,8 @@ def compute_differences(
                     continue
                 means = metrics.video_means(gap[kept], first.video[kept])
                 interval = metrics.paired_interval(means, REPLICATES)
-                found.append(Difference(name, kind, title, int(kept.sum()), interval))
-    return tuple(found)
+                differences.append(Difference(name, kind, title, int(kept.sum()), interval))
+    return tuple(differences)
 
 
 def merge_tables(results: Mapping[str, Mapping[str, Any]]) -> list[TextTable]:
@@ -179,7 +179,7 @@ def merge_tables(results: Mapping[str, Mapping[str, Any]]) -> list[TextTable]:
 
 
 def drop_repeated_rows(rows: Sequence[Cells]) -> tuple[Cells, ...]:
-    """Rows with those that continue them, such as intervals; what all models share is said once."""
+    """Rows with those that continue them, such as intervals; what models share stands once."""
     blocks: list[list[Cells]] = []
     for row in rows:
         if row[0]:
@@ -190,15 +190,15 @@ def drop_repeated_rows(rows: Sequence[Cells]) -> tuple[Cells, ...]:
 
 
 def merge_captions(captions: Mapping[str, str]) -> str:
-    """What all models' captions say once; sentences that differ, by their counts, for each."""
+    """What all models' captions have in common once; sentences that differ for each model."""
     sentences = [re.split(r"(?<=\.) ", caption) for caption in captions.values()]
-    found: list[str] = []
-    for said in itertools.zip_longest(*sentences, fillvalue=""):
-        if len(set(said)) == 1:
-            found.append(said[0])
+    merged: list[str] = []
+    for alike in itertools.zip_longest(*sentences, fillvalue=""):
+        if len(set(alike)) == 1:
+            merged.append(alike[0])
         else:
-            found += [f"{name}: {one}" for name, one in zip(captions, said, strict=True) if one]
-    return " ".join(found)
+            merged += [f"{name}: {one}" for name, one in zip(captions, alike, strict=True) if one]
+    return " ".join(merged)
 
 
 def build_difference_table(differences: Sequence[Difference], first: str) -> TextTable:
@@ -222,22 +222,24 @@ def build_difference_table(differences: Sequence[Difference], first: str) -> Tex
     return TextTable("Paired differences", columns, rows, caption)
 
 
-def _write(found: Comparison) -> None:
-    tables = merge_tables(found.tables)
-    if found.differences:
-        tables.append(build_difference_table(found.differences, found.models[0]))
-    title = f"Comparison of {', '.join(found.models)}"
+def _write(comparison: Comparison) -> None:
+    tables = merge_tables(comparison.tables)
+    if comparison.differences:
+        tables.append(build_difference_table(comparison.differences, comparison.models[0]))
+    title = f"Comparison of {', '.join(comparison.models)}"
     write_whole(
-        found.folder / f"{NAME}.md", format_markdown(title, found.population, tables).encode()
+        comparison.folder / f"{NAME}.md",
+        format_markdown(title, comparison.population, tables).encode(),
     )
     write_whole(
-        found.folder / f"{NAME}.tex", format_latex(title, found.population, tables).encode()
+        comparison.folder / f"{NAME}.tex",
+        format_latex(title, comparison.population, tables).encode(),
     )
     values = {
-        "tables": found.tables,
-        "differences": [as_values(one) for one in found.differences],
+        "tables": comparison.tables,
+        "differences": [as_values(one) for one in comparison.differences],
     }
-    write_table(found.folder, NAME, found.population, values)
+    write_table(comparison.folder, NAME, comparison.population, values)
 
 
 def _draw(models: Mapping[str, EditRecords], size: int, out: Path) -> None:

@@ -128,9 +128,9 @@ def record_edits(
     batch: int,
     progress: Progress = lambda done, total: None,
 ) -> EditRecords:
-    """Run every command; who counts is settled for all of them before the first is decoded.
+    """Run every command. Which edits are scored is decided for all before the first is decoded.
 
-    A model that can neither be told nor set where slots are is asked for transplants alone.
+    A model without commands and without explicit positions is asked for transplants alone.
     """
     nobody = tuple(part[:0] for part in factual.objects)
     objects = (
@@ -143,16 +143,16 @@ def record_edits(
     ]
     eligible = [judge_eligibility(factual, commands) for commands in asked]
     total = sum(len(commands) for commands in asked)
-    found: list[Outcomes] = []
+    outcomes: list[Outcomes] = []
     for commands in asked:
-        before = sum(len(earlier.f1) for earlier in found)
+        before = sum(len(earlier.f1) for earlier in outcomes)
 
         def further(done: int, _: int, before: int = before) -> None:
             progress(before + done, total)
 
-        found.append(measure_outcomes(model, factual, commands, batch, further))
+        outcomes.append(measure_outcomes(model, factual, commands, batch, further))
     position, scale, transplant = (
-        _build_records(factual, *parts) for parts in zip(asked, eligible, found, strict=True)
+        _build_records(factual, *parts) for parts in zip(asked, eligible, outcomes, strict=True)
     )
     return EditRecords(position, scale, transplant)
 
@@ -205,19 +205,19 @@ def score_editing(records: EditRecords) -> EditingScores:
 
 
 def _build_records(
-    factual: Factual, commands: Commands, eligible: Eligibility, found: Outcomes
+    factual: Factual, commands: Commands, eligible: Eligibility, outcomes: Outcomes
 ) -> Records:
     height, width = factual.masks.shape[-2:]
     center = factual.moments.center[commands.window, commands.slot]
     error = torch.full((len(commands),), torch.nan, dtype=torch.float64)
-    miss = found.center - center
+    miss = outcomes.center - center
     if commands.kind == "position":
         miss = miss - commands.map.offset
     if commands.kind == "transplant":
-        error = metrics.drift(center, found.center)
+        error = metrics.drift(center, outcomes.center)
     elif commands.kind == "position":
         pixels = torch.tensor(MOVES, dtype=torch.float64)[commands.command]
-        error = metrics.translation_error(center, found.center, pixels, height, width)
+        error = metrics.translation_error(center, outcomes.center, pixels, height, width)
     window = commands.window.numpy()
     return Records(
         window=factual.window[window],
@@ -229,12 +229,12 @@ def _build_records(
         positive=eligible.positive,
         interior=eligible.interior,
         noop=eligible.noop,
-        f1=found.f1.numpy(),
+        f1=outcomes.f1.numpy(),
         error=error.numpy(),
         miss_x=miss[:, 0].numpy(),
         miss_y=miss[:, 1].numpy(),
-        radius=found.radius.numpy(),
-        coverage=found.coverage.numpy(),
+        radius=outcomes.radius.numpy(),
+        coverage=outcomes.coverage.numpy(),
     )
 
 

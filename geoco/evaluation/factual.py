@@ -99,8 +99,8 @@ def score_factual(
     means = [float(factual.psnr.mean())]
     progress(1, INITIALIZATIONS)
     for initialization in range(1, INITIALIZATIONS):
-        found = measure_reconstruction(model, factual, initialization, batch)
-        means.append(float(found.mean()))
+        quality = measure_reconstruction(model, factual, initialization, batch)
+        means.append(float(quality.mean()))
         progress(initialization + 1, INITIALIZATIONS)
     reference = factual.reference
     return FactualScores(
@@ -192,10 +192,8 @@ def calibrate_scale(factual: Factual) -> ScaleCalibration:
     scale = factual.slots.scale[factual.valid].double().numpy()
     if len(radius) < 2 or not factual.explicit:
         return ScaleCalibration(float("nan"), float("nan"), float("nan"), len(radius))
-    found = metrics.calibration(scale, radius)
-    return ScaleCalibration(
-        found.linear, found.unit_slope_log, found.log_ratio_deviation, len(radius)
-    )
+    fit = metrics.calibration(scale, radius)
+    return ScaleCalibration(fit.linear, fit.unit_slope_log, fit.log_ratio_deviation, len(radius))
 
 
 def _average_overlap(factual: Factual) -> Mean:

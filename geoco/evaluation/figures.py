@@ -50,7 +50,7 @@ def write_figures(
 ) -> list[Path]:
     """Draw everything that an evaluation has to show, as PNG in `folder`/figures."""
     size = factual.masks.shape[-1]
-    found = {
+    pictures = {
         "response": draw_response({"": records}, interior=True),
         "response-all": draw_response({"": records}, interior=False),
         "errors": draw_errors({"": records}, size, interior=True),
@@ -61,9 +61,9 @@ def write_figures(
         "failures": galleries.draw_failures(model, factual, records, batch),
     }
     if factual.explicit and bool(factual.valid.any()):
-        found["calibration"] = draw_calibration(factual)
+        pictures["calibration"] = draw_calibration(factual)
     paths = []
-    for name, picture in found.items():
+    for name, picture in pictures.items():
         if picture is not None:
             paths.append(folder / FOLDER / f"{name}.png")
             drawing.save_pictures(paths[-1], [picture])
@@ -91,10 +91,12 @@ def draw_response(models: Mapping[str, EditRecords], interior: bool) -> drawing.
         dense = np.linspace(FACTORS[0], FACTORS[-1], 50)
         axes.plot(dense, dense**ideal, color="black", linestyle="--", label=f"ideal slope {ideal}")
         for color, (name, records) in zip(_list_colors(), models.items(), strict=False):
-            found = measure_response(records.scale, measure, interior)
-            axes.fill_between(FACTORS, found.low, found.high, color=color, alpha=0.2, linewidth=0)
-            label = f"{_format_prefix(name)}{_format_slope(symbol, found)}"
-            axes.plot(FACTORS, found.median, color=color, marker="o", label=label)
+            response = measure_response(records.scale, measure, interior)
+            axes.fill_between(
+                FACTORS, response.low, response.high, color=color, alpha=0.2, linewidth=0
+            )
+            label = f"{_format_prefix(name)}{_format_slope(symbol, response)}"
+            axes.plot(FACTORS, response.median, color=color, marker="o", label=label)
         axes.set(xscale="log", yscale="log", xlabel="commanded factor $k$", ylabel=title)
         heights = np.array(FACTORS) ** ideal
         for axis, ticks in ((axes.xaxis, np.array(FACTORS)), (axes.yaxis, heights)):
@@ -160,10 +162,12 @@ def draw_errors(models: Mapping[str, EditRecords], size: int, interior: bool) ->
 def draw_drift(models: Mapping[str, EditRecords], size: int) -> drawing.Picture:
     """Where recipients' centers end up when they take another appearance: none should move."""
     figure, panels = _start_figure(max(len(models), 1))
-    found = [_collect_misses(records.transplant, size) for records in models.values()]
-    far = [np.quantile(np.abs(misses), LARGEST) for misses in found if len(misses)]
+    misses_of_models = [_collect_misses(records.transplant, size) for records in models.values()]
+    far = [np.quantile(np.abs(misses), LARGEST) for misses in misses_of_models if len(misses)]
     most = 1.1 * max([1.0, *map(float, far)])
-    for axes, color, name, misses in zip(panels, _list_colors(), models, found, strict=False):
+    for axes, color, name, misses in zip(
+        panels, _list_colors(), models, misses_of_models, strict=False
+    ):
         axes.scatter(*misses.T, s=10, color=color, alpha=0.4, linewidth=0)
         for radius in range(1, int(most) + 1):
             axes.add_patch(_draw_circle(radius))
@@ -195,7 +199,7 @@ def draw_calibration(factual: Factual) -> drawing.Picture:
 
     scale = factual.slots.scale[factual.valid].double().numpy()
     radius = factual.moments.radius[factual.valid].numpy()
-    found = calibrate_scale(factual)
+    calibration = calibrate_scale(factual)
     figure, (axes,) = _start_figure(1)
     axes.scatter(scale, radius, s=12, color=_list_colors()[1], alpha=0.4, linewidth=0)
     ratio = float(np.exp(np.log(radius / scale).mean()))
@@ -209,8 +213,8 @@ def draw_calibration(factual: Factual) -> drawing.Picture:
         axis.set_major_formatter("{x:g}")
         axis.set_minor_locator(NullLocator())
     scores = (
-        f"linear $R^2$ ${found.linear:.3f}$, unit-slope log $R^2$ ${found.unit_slope_log:.3f}$\n"
-        f"std of $\\log(r/s)$ {found.log_ratio_deviation:.3f}, {found.observations:,} objects"
+        f"linear $R^2$ ${calibration.linear:.3f}$, unit-slope log $R^2$ ${calibration.unit_slope_log:.3f}$\n"
+        f"std of $\\log(r/s)$ {calibration.log_ratio_deviation:.3f}, {calibration.observations:,} objects"
     )
     axes.set_title(scores, fontsize=10)
     return render_figure(figure)
@@ -220,11 +224,11 @@ def _start_figure(panels: int) -> tuple[Any, Any]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(1 + 4.5 * panels, 4.2), dpi=DPI, layout="constrained")
-    found = figure.subplots(1, panels, squeeze=False)[0]
-    for axes in found:
+    row = figure.subplots(1, panels, squeeze=False)[0]
+    for axes in row:
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
-    return figure, found
+    return figure, row
 
 
 def _list_colors() -> list[tuple[float, ...]]:
@@ -235,10 +239,10 @@ def _format_prefix(name: str) -> str:
     return f"{name}: " if name else ""
 
 
-def _format_slope(symbol: str, found: Response) -> str:
-    if found.curves == 0:
+def _format_slope(symbol: str, response: Response) -> str:
+    if response.curves == 0:
         return "no defined curve"
-    return f"${symbol} = {found.slope:.3f}$, N = {found.curves:,}"
+    return f"${symbol} = {response.slope:.3f}$, N = {response.curves:,}"
 
 
 def _format_scope(interior: bool) -> str:

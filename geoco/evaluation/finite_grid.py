@@ -143,7 +143,7 @@ def measure_covariance(
         build_moves(factual, (window, slot)),
         _drop_identity(build_resizes(factual, (window, slot))),
     )
-    found: tuple[list[Measured], ...] = ([], [])
+    measurements: tuple[list[Measured], ...] = ([], [])
     done = 0
     tile = tile or max(1, batch * chosen.shape[1] // EXTENT**2)
     each = len(MOVES)  # edits of an object, in either family
@@ -152,11 +152,11 @@ def measure_covariance(
         for some in objects.split(max(1, batch // each)) if len(objects) else ():
             scenes = _Scenes.of(model, factual.encoded(window[some]), index, tile)
             rows = (each * some[:, None] + torch.arange(each)).flatten()
-            for commands, measured in zip(families, found, strict=True):
+            for commands, measured in zip(families, measurements, strict=True):
                 measured.append(scenes.measured(model, commands.rows(rows), tile))
             done += len(some)
             progress(done, len(window))
-    return _average_row(found[0]), _average_row(found[1])
+    return _average_row(measurements[0]), _average_row(measurements[1])
 
 
 @dataclass(frozen=True)
@@ -299,9 +299,9 @@ def _require_finite(*values: Tensor) -> None:
         raise GeocoError("the covariance table needs finite logits, but the model's are not")
 
 
-def _average_row(found: Sequence[Measured]) -> CovarianceRow:
+def _average_row(measurements: Sequence[Measured]) -> CovarianceRow:
     def column(name: str) -> np.ndarray:
-        parts = [getattr(some, name).cpu().numpy() for some in found]
+        parts = [getattr(some, name).cpu().numpy() for some in measurements]
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def largest(name: str) -> float:

@@ -100,14 +100,14 @@ def draw_failures(
     """The edits of lowest F1, those of each kind side by side: before, as asked, as done."""
     groups: list[Group] = []
     rows: list[list[Panel | None]] = [[] for _ in range(FAILURES)]
-    for found, commands in _pair_commands(factual, records):
-        chosen = find_worst(found, FAILURES)
+    for outcomes, commands in _pair_commands(factual, records):
+        chosen = find_worst(outcomes, FAILURES)
         some = commands.rows(torch.from_numpy(chosen))
         edited = draw_edits(model, factual, some, batch)
         groups.append((f"worst {commands.kind} edits", ("factual", "perfect edit", "edit")))
         for number, row in enumerate(rows):
             if number < len(chosen):
-                score = PERCENT * float(found.f1[chosen[number]])
+                score = PERCENT * float(outcomes.f1[chosen[number]])
                 row += _show_failure(factual, some, edited, number, f"F1 {score:.1f}%")
             else:
                 row += [None, None, None]
@@ -153,7 +153,7 @@ def draw_edits(model: SlotModel, factual: Factual, commands: Commands, batch: in
 
 def _pair_commands(factual: Factual, records: EditRecords) -> list[tuple[Records, Commands]]:
     """Records with the commands that they are of, kinds without any left out."""
-    found = []
+    pairs = []
     for edits, build in (
         (records.position, build_moves),
         (records.scale, build_resizes),
@@ -168,8 +168,8 @@ def _pair_commands(factual: Factual, records: EditRecords) -> list[tuple[Records
                 "the records are of another evaluation than the factual pass: make both anew with "
                 "the same model, dataset and number of windows"
             )
-        found.append((edits, commands))
-    return found
+        pairs.append((edits, commands))
+    return pairs
 
 
 def _show_failure(

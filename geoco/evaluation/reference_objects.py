@@ -73,8 +73,8 @@ def find_references(factual: Factual) -> References:
     slot = torch.cat([metrics.associate(*piece) for piece in pieces])
     window, label = edit_maps.is_large_enough(masks).nonzero(as_tuple=True)
     mask = masks[window, label]
-    found = metrics.support_moments(mask)
-    return References(window, label + 1, slot[window, label], mask, found.center, found.radius)
+    moments = metrics.support_moments(mask)
+    return References(window, label + 1, slot[window, label], mask, moments.center, moments.radius)
 
 
 def split_labels(

@@ -173,10 +173,10 @@ def _place_first(slots: Slots, scale: float) -> Slots:
 def _drop_repetitions(slots: Slots) -> tuple[Slots, Int64[Tensor, " row"]]:
     """Scenes of one slot without repetition, and which of them each was."""
     parts = (slots.appearance.flatten(1), slots.position.flatten(1), slots.scale.flatten(1))
-    found, which = torch.cat([part.double() for part in parts], 1).unique(
+    unique, which = torch.cat([part.double() for part in parts], 1).unique(
         dim=0, return_inverse=True
     )
-    first = torch.full((len(found),), len(which)).scatter_reduce(
+    first = torch.full((len(unique),), len(which)).scatter_reduce(
         0, which, torch.arange(len(which)), "amin"
     )
     return slots[first], which

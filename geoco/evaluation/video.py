@@ -141,7 +141,7 @@ def score_tubes(records: TubeRecords, pairs: Iterable[Pair] | None = None) -> Tu
     Models are compared on the pairs that all of them have (`common_pairs`). Moves and resizes are
     then those of the recipients.
     """
-    found, eligible = records.edits, int(records.eligible.sum())
+    edits, eligible = records.edits, int(records.eligible.sum())
     if pairs is not None:
         wanted = set(pairs)
         unknown = sorted(wanted - set(records.pairs))
@@ -150,9 +150,9 @@ def score_tubes(records: TubeRecords, pairs: Iterable[Pair] | None = None) -> Tu
                 f"video {unknown[0][0]} with donor {unknown[0][1]} is no pair of these records: "
                 "compare models on pairs that all of them have"
             )
-        found = found.where(np.isin(found.video, [recipient for recipient, _ in wanted]))
+        edits = edits.where(np.isin(edits.video, [recipient for recipient, _ in wanted]))
         eligible = len(wanted)
-    position, scale, transplant = (_score_kind(found.of(kind), kind) for kind in KINDS)
+    position, scale, transplant = (_score_kind(edits.of(kind), kind) for kind in KINDS)
     videos = len(records.sources)
     return TubeScores(videos, eligible, records.frames, position, scale, transplant)
 
@@ -247,8 +247,8 @@ def _join_edits(pieces: Sequence[TubeEdits]) -> TubeEdits:
     )
 
 
-def _score_kind(found: TubeEdits, kind: CommandKind) -> TubeKind:
-    scored = found.where(found.valid)
+def _score_kind(edits: TubeEdits, kind: CommandKind) -> TubeKind:
+    scored = edits.where(edits.valid)
     if len(scored) == 0:
         return TubeKind(Interval(float("nan"), float("nan"), float("nan")), float("nan"), 0)
     names, video = np.unique(scored.video, return_inverse=True)

@@ -140,8 +140,8 @@ def _compute_factual(
         some = encoded.rows(rows)
         rgb, logits = model.decode(some, some.slots)
         alpha = compositing.compute_alpha(logits)
-        found = compositing.compute_masks(logits), compositing.find_measurement_background(alpha)
-        parts.append([part.cpu() for part in (*found, compositing.composite(rgb, alpha).float())])
+        owners = compositing.compute_masks(logits), compositing.find_measurement_background(alpha)
+        parts.append([part.cpu() for part in (*owners, compositing.composite(rgb, alpha).float())])
     masks, background, image = (torch.cat(list(column)) for column in zip(*parts, strict=True))
     large = edit_maps.is_large_enough(masks, count_fewest_pixels(*masks.shape[-2:]))
     return Factual(

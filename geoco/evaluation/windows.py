@@ -167,13 +167,13 @@ def measure_reconstruction(
     model: SlotModel, factual: Factual, initialization: int, batch: int
 ) -> Float64[Tensor, " window"]:
     """PSNR of every window's first frame from another start."""
-    found = []
+    qualities = []
     for first in range(0, len(factual), batch):
         some = slice(first, first + batch)
         frames = factual.frame[some].float() / 255
         _, _, image = _reconstruct(model, frames, factual.window[some], initialization)
-        found.append(psnr(image, frames.to(image.device)).cpu())
-    return torch.cat(found)
+        qualities.append(psnr(image, frames.to(image.device)).cpu())
+    return torch.cat(qualities)
 
 
 def _compute_piece(model: SlotModel, dataset: Windows, windows: np.ndarray) -> Factual:

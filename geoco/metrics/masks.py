@@ -125,13 +125,13 @@ def attention_overlap(attention: Float[Tensor, "*frames slot token"]) -> Float64
 
 
 def position_error(
-    found: Float[Tensor, "*objects 2"], expected: Float[Tensor, "*objects 2"]
+    center: Float[Tensor, "*objects 2"], expected: Float[Tensor, "*objects 2"]
 ) -> Float64[Tensor, "*objects"]:
     """Distance on the grid [-1, 1]^2: [0, 2 sqrt 2], lower is better; nan where undefined.
 
     E_p->c, E_p->c* and E_c->c* of Eq. (shared-position-errors), by what is passed.
     """
-    return torch.linalg.vector_norm(found.double() - expected.double(), dim=-1)
+    return torch.linalg.vector_norm(center.double() - expected.double(), dim=-1)
 
 
 def associate(

@@ -39,14 +39,14 @@ def label_measured(label: str) -> str:
     return f"{label} (measured here)"
 
 
-def format_intervals(label: str, found: Sequence[Values | None], digits: int) -> list[Cells]:
+def format_intervals(label: str, estimates: Sequence[Values | None], digits: int) -> list[Cells]:
     """A row of estimates, and one below it of their intervals."""
     intervals = []
-    for values in found:
+    for values in estimates:
         low, high = (format_number(look_up(values, end), digits) for end in ("low", "high"))
         intervals.append(DASH if low == high == DASH else f"[{low}, {high}]")
-    estimates = (format_number(look_up(values, "estimate"), digits) for values in found)
-    return [(label, *estimates), ("", *intervals)]
+    centers = (format_number(look_up(values, "estimate"), digits) for values in estimates)
+    return [(label, *centers), ("", *intervals)]
 
 
 def format_number(value: float | None, digits: int) -> str:

@@ -38,14 +38,14 @@ def _locate(folder: Path, name: str) -> Path:
 
 
 def _flatten_arrays(records: Any, prefix: str) -> dict[str, np.ndarray]:
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     for part in fields(records):
         value = getattr(records, part.name)
         if is_dataclass(value):
-            found |= _flatten_arrays(value, f"{prefix}{part.name}.")
+            arrays |= _flatten_arrays(value, f"{prefix}{part.name}.")
         else:
-            found[prefix + part.name] = np.asarray(value)
-    return found
+            arrays[prefix + part.name] = np.asarray(value)
+    return arrays
 
 
 def _build_record(kind: type[Record], arrays: dict[str, np.ndarray], prefix: str) -> Record:

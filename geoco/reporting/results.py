@@ -41,8 +41,8 @@ def read_table(folder: Path, table: str, population: Values) -> dict[str, Any] |
     content = _read_content(folder, table)
     if content is None:
         return None
-    found, wanted = content["population"], _to_plain(dict(population))
-    changed = [name for name in {**found, **wanted} if found.get(name) != wanted.get(name)]
+    stored, wanted = content["population"], _to_plain(dict(population))
+    changed = [name for name in {**stored, **wanted} if stored.get(name) != wanted.get(name)]
     if changed:
         raise GeocoError(
             f"{locate_table(folder, table)}: results of another evaluation ({', '.join(changed)} "
@@ -55,8 +55,8 @@ def read_results(
     folder: Path, tables: Sequence[str]
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """All finished tables of a folder, whomever they are about, and whom that is."""
-    found = {table: _read_content(folder, table) for table in tables}
-    finished = {table: content for table, content in found.items() if content is not None}
+    contents = {table: _read_content(folder, table) for table in tables}
+    finished = {table: content for table, content in contents.items() if content is not None}
     if not finished:
         raise GeocoError(f"{folder}: there are no results here: give the folder of an evaluation")
     # A table may say more of its own population; the first says what all share.

@@ -119,9 +119,12 @@ def build_all_slot_position(name: str, values: Values) -> TextTable:
 
 
 def build_scale_calibration(name: str, values: Values) -> TextTable:
-    found = values["calibration"]
+    calibration = values["calibration"]
     parts = ("linear", "unit_slope_log", "log_ratio_deviation")
-    cells = (str(found["observations"]), *(format_number(found[part], 4) for part in parts))
+    cells = (
+        str(calibration["observations"]),
+        *(format_number(calibration[part], 4) for part in parts),
+    )
     caption = "Inferred scale and decoded radius of all valid objects."
     title = "Factual scale calibration"
     return add_rows(paper.SCALE_CALIBRATION, title, [(label_measured(name), *cells)], caption)
@@ -130,10 +133,10 @@ def build_scale_calibration(name: str, values: Values) -> TextTable:
 def build_editing(name: str, values: Values) -> TextTable:
     rows: list[Cells] = []
     for scope in SCOPES:
-        found = values[scope]
-        errors = (look_up(found, kind, "error", "value") for kind in ("position", "transplant"))
+        scores = values[scope]
+        errors = (look_up(scores, kind, "error", "value") for kind in ("position", "transplant"))
         label = label_measured(f"{name}, {scope}")
-        first, second = format_intervals(label, [found[kind]["f1"] for kind in KINDS], 2)
+        first, second = format_intervals(label, [scores[kind]["f1"] for kind in KINDS], 2)
         rows += [(*first, *(format_number(error, 5) for error in errors)), (*second, "", "")]
     caption = (
         "F1 (percent) is over the valid edits of a scope, with 95% intervals over source videos. "
@@ -155,9 +158,9 @@ def build_curves(name: str, values: Values) -> TextTable:
 def build_counts(name: str, values: Values) -> TextTable:
     rows = []
     for scope in SCOPES:
-        found = values[scope]
-        errors = (found[kind]["error"] for kind in ("position", "transplant"))
-        cells = (*(str(found[kind]["edits"]) for kind in KINDS), *map(format_defined, errors))
+        scores = values[scope]
+        errors = (scores[kind]["error"] for kind in ("position", "transplant"))
+        cells = (*(str(scores[kind]["edits"]) for kind in KINDS), *map(format_defined, errors))
         rows.append((label_measured(f"{name}, {scope}"), *cells))
     caption = "Denominators of F1, and defined/total center errors."
     return add_rows(paper.COUNTS, "Counts", rows, caption)
@@ -221,16 +224,16 @@ def build_shared_background(name: str, values: Values) -> TextTable:
 def build_finite_grid(name: str, values: Values) -> TextTable:
     rows = []
     for part, title in (("position", "translation"), ("scale", "scaling")):
-        found = values[part]
-        errors = (found[of] for of in ("native", "extended"))
+        measured = values[part]
+        errors = (measured[of] for of in ("native", "extended"))
         cells = (
             *(
                 f"{format_number(multiply(error['value'], 100), 4)} ({error['defined']})"
                 for error in errors
             ),
-            format_number(found["probability"]["value"], 5),
-            *(format_number(multiply(found[of]["value"], 100), 2) for of in ("f1", "f1_bound")),
-            str(found["f1"]["defined"]),
+            format_number(measured["probability"]["value"], 5),
+            *(format_number(multiply(measured[of]["value"], 100), 2) for of in ("f1", "f1_bound")),
+            str(measured["f1"]["defined"]),
         )
         rows.append((label_measured(f"{name}, {title}"), *cells))
     caption = (

@@ -60,7 +60,7 @@ def build_exact(name: str, values: Values) -> TextTable | None:
 
 def build_rgb_preservation(name: str, values: Values) -> TextTable:
     kinds = ("position", "scale")
-    found = [
+    intervals = [
         {
             end: multiply(look_up(values, kind, part, end), factor)
             for end in ("estimate", "low", "high")
@@ -68,7 +68,7 @@ def build_rgb_preservation(name: str, values: Values) -> TextTable:
         for part, factor in (("change", 1000), ("changed", 100))
         for kind in kinds
     ]
-    rows = format_intervals(label_measured(name), found, 4)
+    rows = format_intervals(label_measured(name), intervals, 4)
     caption = (
         "Changes from the factual reconstruction outside the editing region. They are over edits "
         f"that could be carried out: {_counted(values, 'carried', kinds)}."
@@ -78,8 +78,8 @@ def build_rgb_preservation(name: str, values: Values) -> TextTable:
 
 def _likeness(name: str, values: Values, part: str) -> list[Cells]:
     """PSNR on the full image and on the editing region."""
-    found = [look_up(values, kind, part, of) for of in ("full", "region") for kind in KINDS]
-    return format_intervals(label_measured(name), found, 3)
+    intervals = [look_up(values, kind, part, of) for of in ("full", "region") for kind in KINDS]
+    return format_intervals(label_measured(name), intervals, 3)
 
 
 def _counted(values: Values, part: str, kinds: Sequence[str]) -> str:

@@ -213,8 +213,8 @@ def draw_calibration(factual: Factual) -> drawing.Picture:
         axis.set_major_formatter("{x:g}")
         axis.set_minor_locator(NullLocator())
     scores = (
-        f"linear $R^2$ ${calibration.linear:.3f}$, unit-slope log $R^2$ ${calibration.unit_slope_log:.3f}$\n"
-        f"std of $\\log(r/s)$ {calibration.log_ratio_deviation:.3f}, {calibration.observations:,} objects"
+        f"linear $R^2$ ${fit.linear:.3f}$, unit-slope log $R^2$ ${fit.unit_slope_log:.3f}$\n"
+        f"std of $\\log(r/s)$ {fit.log_ratio_deviation:.3f}, {fit.observations:,} objects"
     )
     axes.set_title(scores, fontsize=10)
     return render_figure(figure)

@@ -199,7 +199,7 @@ def draw_calibration(factual: Factual) -> drawing.Picture:
 
     scale = factual.slots.scale[factual.valid].double().numpy()
     radius = factual.moments.radius[factual.valid].numpy()
-    calibration = calibrate_scale(factual)
+    fit = calibrate_scale(factual)
     figure, (axes,) = _start_figure(1)
     axes.scatter(scale, radius, s=12, color=_list_colors()[1], alpha=0.4, linewidth=0)
     ratio = float(np.exp(np.log(radius / scale).mean()))

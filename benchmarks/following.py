@@ -31,8 +31,8 @@ def tube_f1(
     tubes = tubes[tubes.flatten(1).sum(1) >= edit_maps.FEWEST_PIXELS]
     own, drawn = tubes.flatten(1).double(), slots.transpose(0, 1).flatten(1).double()
     f1 = 2 * (own @ drawn.T) / (own.sum(1, keepdim=True) + drawn.sum(1)).clamp(min=1)
-    found: Float64[np.ndarray, " object"] = f1.numpy()[linear_sum_assignment(-f1.numpy())]
-    return found
+    scores: Float64[np.ndarray, " object"] = f1.numpy()[linear_sum_assignment(-f1.numpy())]
+    return scores
 
 
 @torch.no_grad()
@@ -63,16 +63,16 @@ def main() -> None:
     windows = choose_windows(dataset, arguments.clips).tolist()
     for name in arguments.models:
         model = pretrained.load(name).model
-        found: dict[bool, list[float]] = {True: [], False: []}
+        scores: dict[bool, list[float]] = {True: [], False: []}
         for window in windows:
             clip = dataset.batch([window])
             assert clip.masks is not None
             start = draw_starting_positions(window, model.slot_count)
-            for names, scores in found.items():
+            for names, f1 in scores.items():
                 owned = masks(model, clip.video[0].float() / 255, start, names)
-                scores.extend(tube_f1(owned, clip.masks[0]))
-        named, unnamed = (np.mean(found[names]) for names in (True, False))
-        print(f"{name}: {len(found[True])} objects of {len(windows)} clips of {arguments.frames}")
+                f1.extend(tube_f1(owned, clip.masks[0]))
+        named, unnamed = (np.mean(scores[names]) for names in (True, False))
+        print(f"{name}: {len(scores[True])} objects of {len(windows)} clips of {arguments.frames}")
         print(f"  mean tube F1 {named:.3f}, without names {unnamed:.3f}")
 
 

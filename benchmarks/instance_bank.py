@@ -27,12 +27,12 @@ ROWS = 5
 
 @dataclass(frozen=True)
 class Case:
-    """A frame, its true masks and those found."""
+    """A frame, its true masks and its instances."""
 
     badness: tuple[float, float]
     frame: np.ndarray
     true: np.ndarray
-    found: np.ndarray
+    instances: np.ndarray
 
 
 def main() -> None:
@@ -77,10 +77,10 @@ def _measure(name: str, videos: Iterator[tuple[np.ndarray, np.ndarray]], alone: 
     for frames, true in videos:
         start = time.process_time()
         pieces = np.split(frames, len(frames)) if alone else [frames]
-        found = np.concatenate([find_instances(piece) for piece in pieces])
+        instances = np.concatenate([find_instances(piece) for piece in pieces])
         seconds += time.process_time() - start
-        scores.append(score_masks(true, found))
-        cases.append(_find_worst(frames, true, found))
+        scores.append(score_masks(true, instances))
+        cases.append(_find_worst(frames, true, instances))
     total = Scores.cat(scores)
     before = (total.iou < 0.5).mean()
     print(
@@ -91,12 +91,12 @@ def _measure(name: str, videos: Iterator[tuple[np.ndarray, np.ndarray]], alone: 
     return sorted(cases, key=lambda case: case.badness)
 
 
-def _find_worst(frames: np.ndarray, true: np.ndarray, found: np.ndarray) -> Case:
+def _find_worst(frames: np.ndarray, true: np.ndarray, instances: np.ndarray) -> Case:
     cases = []
-    for frame, truth, instances in zip(frames, true, found, strict=True):
-        one = score_masks(truth[None], instances[None])
+    for frame, truth, labels in zip(frames, true, instances, strict=True):
+        one = score_masks(truth[None], labels[None])
         badness = (float(one.allowed.min(initial=1)) - one.false, float(one.iou.min(initial=1)))
-        cases.append(Case(badness, frame, truth, instances))
+        cases.append(Case(badness, frame, truth, labels))
     return min(cases, key=lambda case: case.badness)
 
 
@@ -107,7 +107,7 @@ def _draw_cases(cases: list[Case], path: Path) -> None:
         for picture in (
             drawing.magnify(case.frame, 3),
             drawing.overlay_masks(case.frame, case.true, 3),
-            drawing.overlay_masks(case.frame, case.found, 3),
+            drawing.overlay_masks(case.frame, case.instances, 3),
         )
     ]
     wide = 3 * COLUMNS

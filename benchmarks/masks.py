@@ -126,22 +126,22 @@ def main() -> None:
     windows = choose_windows(dataset, arguments.windows)
     if arguments.spread:
         windows = np.linspace(0, len(dataset) - 1, arguments.windows).round().astype(np.int64)
-    found = compute_factual_of(model, dataset, windows, BATCH)
-    assert found.reference is not None
+    factual = compute_factual_of(model, dataset, windows, BATCH)
+    assert factual.reference is not None
     total = Counts()
     for row, window in enumerate(windows.tolist()):
         total += counted(
-            found.masks[row],
-            found.valid[row],
-            found.slots.scale[row],
-            found.reference[row],
+            factual.masks[row],
+            factual.valid[row],
+            factual.slots.scale[row],
+            factual.reference[row],
             light_taken(dataset, window),
         )
     show(total, len(windows))
-    discs = found.valid & (share(found.masks, found.reference == 0) > FLOOR_ALONE)
-    show_geometry(found, discs)
+    discs = factual.valid & (share(factual.masks, factual.reference == 0) > FLOOR_ALONE)
+    show_geometry(factual, discs)
     if arguments.results is not None:
-        show_edits(read_records(arguments.results), found, discs, len(dataset))
+        show_edits(read_records(arguments.results), factual, discs, len(dataset))
 
 
 def light_taken(dataset: SolidsDataset, window: int) -> Float[Tensor, "height width"]:
@@ -168,28 +168,31 @@ def show(total: Counts, windows: int) -> None:
         print(f"{name:<50}{count:>8}")
 
 
-def show_geometry(found: Factual, discs: Bool[Tensor, "window slot"]) -> None:
+def show_geometry(factual: Factual, discs: Bool[Tensor, "window slot"]) -> None:
     """Place and size of all objects, and of fewer."""
-    off = (found.slots.position - found.moments.center).norm(dim=-1)
+    off = (factual.slots.position - factual.moments.center).norm(dim=-1)
     scopes = (
-        ("all", found.valid),
-        ("without floor alone", found.valid & ~discs),
-        ("and without what touches the edge", found.valid & ~discs & ~touches_edge(found.masks)),
+        ("all", factual.valid),
+        ("without floor alone", factual.valid & ~discs),
+        (
+            "and without what touches the edge",
+            factual.valid & ~discs & ~touches_edge(factual.masks),
+        ),
     )
     print(f"\n{'':<36}{'slots':>8}{'position to mask':>18}{'R2 of radius and scale':>24}")
     for name, kept in scopes:
         fit = metrics.calibration(
-            found.slots.scale[kept].numpy(), found.moments.radius[kept].numpy()
+            factual.slots.scale[kept].numpy(), factual.moments.radius[kept].numpy()
         )
         print(f"{name:<36}{int(kept.sum()):>8}{float(off[kept].mean()):>18.4f}{fit.linear:>24.2f}")
 
 
 def show_edits(
-    records: EditRecords, found: Factual, discs: Bool[Tensor, "window slot"], windows: int
+    records: EditRecords, factual: Factual, discs: Bool[Tensor, "window slot"], windows: int
 ) -> None:
     """The editing scores with and without slots of floor alone."""
     here, gone = np.zeros((2, windows, discs.shape[1]), dtype=np.bool_)
-    here[found.window], gone[found.window] = found.valid.numpy(), discs.numpy()
+    here[factual.window], gone[factual.window] = factual.valid.numpy(), discs.numpy()
     there = np.zeros_like(here)
     there[records.position.window, records.position.slot] = True
     print(f"\nslots that only these results, or only these masks, have: {(here ^ there).sum()}")

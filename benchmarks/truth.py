@@ -55,10 +55,11 @@ def show(scope: Scope) -> None:
 
 
 def f1(kind: Kind) -> str:
-    found = kind.f1
+    interval = kind.f1
     return (
-        f"{found.estimate:.2f} [{found.low:.2f}, {found.high:.2f}]  no-op {kind.noop:.2f}  "
-        f"{kind.edits} edits, {kind.disappeared} of {kind.disappearable} gone"
+        f"{interval.estimate:.2f} [{interval.low:.2f}, {interval.high:.2f}]  "
+        f"no-op {kind.noop:.2f}  {kind.edits} edits, "
+        f"{kind.disappeared} of {kind.disappearable} gone"
     )
 
 

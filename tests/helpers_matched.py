@@ -38,8 +38,8 @@ class PaintedMute(Painted):
     """Knows no position and no scale, and takes no command: all is appearance."""
 
     def encode(self, frames: Tensor, starts: Tensor) -> Encoded:
-        found = super().encode(frames, starts).slots
-        parts = (found.appearance, found.position, found.scale[..., None])
+        slots = super().encode(frames, starts).slots
+        parts = (slots.appearance, slots.position, slots.scale[..., None])
         return Encoded(unplaced(torch.cat(parts, -1)), None)
 
     def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
@@ -75,5 +75,5 @@ class Shown:
 def shown(kind: type[Painted] = Painted) -> tuple[Painted, Shown, matched.MatchedRecords]:
     model = kind(scenes(6, radii=(8.0, 9.0), objects=2))
     dataset = Shown(model, video_major(3, 2))
-    found = windows.compute_factual(model, dataset, 4)
-    return model, dataset, matched.record_matched(model, dataset, found, 4)
+    factual = windows.compute_factual(model, dataset, 4)
+    return model, dataset, matched.record_matched(model, dataset, factual, 4)

@@ -89,9 +89,9 @@ def test_pixels_of_the_selector_are_counted_by_hand() -> None:
     positive, protected = torch.zeros(2, 1, 4, 12)
     positive[0, 0, 8], positive[0, 0, 9] = 0.5, 0.25
     protected[0, 1, :2] = 1.0
-    found = selector.counted(before, after, torch.tensor([0]), floor, Labels(positive, protected))
-    assert found == selector.Counts(27, 18, 2, 1, 0.75, 0.25, 2, 2)
-    assert (found + found).owned_floor == 36
+    counts = selector.counted(before, after, torch.tensor([0]), floor, Labels(positive, protected))
+    assert counts == selector.Counts(27, 18, 2, 1, 0.75, 0.25, 2, 2)
+    assert (counts + counts).owned_floor == 36
 
 
 def test_tubes_by_hand() -> None:
@@ -102,8 +102,8 @@ def test_tubes_by_hand() -> None:
     slots[:, 2, 0] = True
     slots[1, 2, 0, 0] = False
     slots[0, 0, 1] = True
-    found = following.tube_f1(slots, labels)
-    assert found.tolist() == [2 * 15 / 31, 2 * 8 / 24]
+    scores = following.tube_f1(slots, labels)
+    assert scores.tolist() == [2 * 15 / 31, 2 * 8 / 24]
 
 
 def test_what_slots_hold_is_counted_by_hand() -> None:
@@ -126,12 +126,12 @@ def test_what_slots_hold_is_counted_by_hand() -> None:
     valid = torch.tensor([False, True, True, True, True, False])
     taken = torch.zeros(12, 30)
     taken[3, 10:23], taken[5], taken[7] = 0.2, 0.9, 0.05
-    found = masks.counted(slots, valid, torch.full((6,), 0.2), labels, taken)
-    assert found == masks.Counts(4, 1, 1, 1, 1, 1, 4, 1, 1, 1)
+    counts = masks.counted(slots, valid, torch.full((6,), 0.2), labels, taken)
+    assert counts == masks.Counts(4, 1, 1, 1, 1, 1, 4, 1, 1, 1)
     taken[3, 10] = 0
-    found = masks.counted(slots, valid, torch.full((6,), 2.0), labels, taken)
-    assert (found.streaks, found.draped) == (0, 0)
-    assert (found + found).objects == 8
+    counts = masks.counted(slots, valid, torch.full((6,), 2.0), labels, taken)
+    assert (counts.streaks, counts.draped) == (0, 0)
+    assert (counts + counts).objects == 8
     nothing = masks.counted(slots, valid, torch.ones(6), torch.zeros_like(labels), taken)
     assert nothing == masks.Counts(4, 4, 0, 1, 1)  # slot 3 lies in the dark now
 
@@ -143,8 +143,8 @@ def test_edits_of_some_slots_are_left_out() -> None:
     records = Records(window, slot, *[number] * 3, *[yes] * 3, *[value] * 7)
     gone = np.zeros((6, 2), dtype=np.bool_)
     gone[5, 1], gone[4, 0] = True, True
-    found = masks.without(EditRecords(records, records, records), gone)
-    for kept in (found.position, found.scale, found.transplant):
+    remaining = masks.without(EditRecords(records, records, records), gone)
+    for kept in (remaining.position, remaining.scale, remaining.transplant):
         assert kept.f1.tolist() == kept.error.tolist() == [0, 1, 2]
         assert kept.window.tolist() == [3, 3, 5]
 

@@ -48,9 +48,9 @@ def test_maps_by_hand() -> None:
     assert move.factor.tolist() == [1, 1]
     torch.testing.assert_close(move.offset, torch.tensor([[12 / 63, 0], [0, -6 / 30]]).double())
     resize = AffineMap.from_resize(number(1.5), torch.tensor([0.2, -0.4], dtype=torch.float64))
-    found = resize.apply(torch.tensor([[0.2, -0.4], [0.4, 0.0], [-0.2, -0.4]]))
+    points = resize.apply(torch.tensor([[0.2, -0.4], [0.4, 0.0], [-0.2, -0.4]]))
     expected = torch.tensor([[0.2, -0.4], [0.5, 0.2], [-0.4, -0.4]]).double()
-    torch.testing.assert_close(found, expected, atol=1e-7, rtol=0)
+    torch.testing.assert_close(points, expected, atol=1e-7, rtol=0)
     there, here = torch.tensor([-0.5, 0.1]), torch.tensor([0.3, 0.2])
     swap = AffineMap.from_transplant(here, torch.tensor(0.1), there, torch.tensor(0.2))
     assert swap.factor.item() == pytest.approx(0.5)
@@ -111,9 +111,9 @@ def test_whole_pixel_moves_are_exact(height: int, width: int, dx: int, dy: int, 
 
 def test_the_papers_moves_and_a_scale_by_hand() -> None:
     mask = block(64, 20, 30, 25, 33)
-    found = edit_maps.warp_mask(mask, AffineMap.from_move(MOVES, 64, 64))
-    assert torch.equal(found[0], block(64, 26, 30, 31, 33))
-    assert torch.equal(found[3], block(64, 20, 24, 25, 27))
+    moved = edit_maps.warp_mask(mask, AffineMap.from_move(MOVES, 64, 64))
+    assert torch.equal(moved[0], block(64, 26, 30, 31, 33))
+    assert torch.equal(moved[3], block(64, 20, 24, 25, 27))
     # Doubling about pixel 20 of 64: column c of the target reads 20 + (c - 20) / 2.
     place = torch.tensor([20, 30], dtype=torch.float64) * 2 / 63 - 1
     large = edit_maps.warp_mask(mask, AffineMap.from_resize(number(2), place))
@@ -154,9 +154,9 @@ def test_warps_against_a_loop() -> None:
     maps = random_maps(3, 6)
     for index, mask in enumerate(random_mask(4, 6, 9, 12)):
         edit = AffineMap(maps.factor[index], maps.offset[index])
-        found = edit_maps.warp_mask(mask, edit)
-        assert torch.equal(found, nearest_by_loop(mask, edit))
-        assert found.any()
+        warped = edit_maps.warp_mask(mask, edit)
+        assert torch.equal(warped, nearest_by_loop(mask, edit))
+        assert warped.any()
 
 
 def sampled(field: Tensor, edit: AffineMap, mode: str) -> Tensor:
@@ -244,16 +244,16 @@ def test_cell_bounds_by_hand() -> None:
     mask = torch.zeros(3, 8, 10, dtype=torch.bool)
     mask[0, 2, 3] = True
     mask[1, 0, 9] = mask[1, 7, 4] = True
-    found = edit_maps.compute_cell_bounds(mask)
-    assert found[0].tolist() == [2.5, 1.5, 3.5, 2.5]
-    assert found[1].tolist() == [3.5, -0.5, 9.5, 7.5]
-    assert found[2].isnan().all()
+    bounds = edit_maps.compute_cell_bounds(mask)
+    assert bounds[0].tolist() == [2.5, 1.5, 3.5, 2.5]
+    assert bounds[1].tolist() == [3.5, -0.5, 9.5, 7.5]
+    assert bounds[2].isnan().all()
     moved = edit_maps.transform_bounds(
-        found[0], AffineMap.from_move(torch.tensor([6, -3]), 8, 10), 8, 10
+        bounds[0], AffineMap.from_move(torch.tensor([6, -3]), 8, 10), 8, 10
     )
     assert moved.tolist() == pytest.approx([8.5, -1.5, 9.5, -0.5])  # nothing is clipped
     center = torch.tensor([3 / 4.5 - 1, 2 / 3.5 - 1], dtype=torch.float64)
-    grown = edit_maps.transform_bounds(found[0], AffineMap.from_resize(number(3), center), 8, 10)
+    grown = edit_maps.transform_bounds(bounds[0], AffineMap.from_resize(number(3), center), 8, 10)
     assert grown.tolist() == pytest.approx([1.5, 0.5, 4.5, 3.5])
 
 

@@ -63,8 +63,8 @@ def test_a_model_on_frames_of_ones_own(weights: Path, tmp_path: Path) -> None:
         with torch.no_grad():
             image = model.decode(model.bind(video[None, None], start[None])).image[0, 0]
         expected.append(-10 * float((image - video).square().mean().log10()))
-    found = factual["values"]["psnr_of_initializations"][0]
-    assert found == pytest.approx(np.mean(expected), abs=1e-3)
+    psnr = factual["values"]["psnr_of_initializations"][0]
+    assert psnr == pytest.approx(np.mean(expected), abs=1e-3)
     assert factual["values"]["segmentation"] is not None
 
 

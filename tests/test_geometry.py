@@ -43,8 +43,8 @@ def test_uniform_attention_has_the_papers_cold_scale(size: int, scale: float) ->
 
 def test_coordinates_in_a_slots_frame() -> None:
     points = torch.tensor([[0.5, 0.1], [0.0, -0.4]])
-    found = geometry.to_slot_frame(points, torch.tensor([[0.1, 0.1]]), torch.tensor([0.08]))
-    torch.testing.assert_close(found, torch.tensor([[[1.0, 0.0], [-0.25, -1.25]]]))
+    coordinates = geometry.to_slot_frame(points, torch.tensor([[0.1, 0.1]]), torch.tensor([0.08]))
+    torch.testing.assert_close(coordinates, torch.tensor([[[1.0, 0.0], [-0.25, -1.25]]]))
     many = geometry.to_slot_frame(geometry.build_grid(4, 5), torch.zeros(2, 3, 2), torch.ones(2, 3))
     assert many.shape == (2, 3, 4, 5, 2)
 
@@ -55,19 +55,19 @@ def test_coordinates_in_a_slots_frame() -> None:
 def test_moments_by_hand() -> None:
     support = torch.zeros(3, 3, dtype=torch.float64)
     support[1, 1], support[1, 2] = 1, 0.5  # at (0, 0) and (1, 0)
-    found = geometry.compute_moments(support)
+    moments = geometry.compute_moments(support)
     mean = 0.5 / 1.5
     spread = (1 * mean**2 + 0.5 * (1 - mean) ** 2) / 1.5
-    assert found.center.tolist() == pytest.approx([mean, 0], abs=1e-7)
-    assert found.radius.item() == pytest.approx(math.sqrt(spread), abs=1e-7)
-    assert found.coverage.item() == pytest.approx(1.5 / 9)
-    assert found.compactness.item() == pytest.approx(1.5 / 9 / spread, abs=1e-6)
+    assert moments.center.tolist() == pytest.approx([mean, 0], abs=1e-7)
+    assert moments.radius.item() == pytest.approx(math.sqrt(spread), abs=1e-7)
+    assert moments.coverage.item() == pytest.approx(1.5 / 9)
+    assert moments.compactness.item() == pytest.approx(1.5 / 9 / spread, abs=1e-6)
 
 
 def test_moments_against_a_loop() -> None:
     generator = torch.Generator().manual_seed(0)
     supports_ = torch.rand(2, 3, 5, 7, generator=generator, dtype=torch.float64)
-    found = geometry.compute_moments(supports_)
+    moments = geometry.compute_moments(supports_)
     for index in np.ndindex(2, 3):
         mass = x = y = 0.0
         for row, column in np.ndindex(5, 7):
@@ -78,15 +78,15 @@ def test_moments_against_a_loop() -> None:
         for row, column in np.ndindex(5, 7):
             m = float(supports_[index][row, column])
             square += m * ((-1 + column / 3 - x) ** 2 + (-1 + row / 2 - y) ** 2) / mass
-        assert found.center[index].tolist() == pytest.approx([x, y], abs=1e-7)
-        assert found.radius[index].item() == pytest.approx(math.sqrt(square), abs=1e-7)
-        assert found.coverage[index].item() == pytest.approx(mass / 35)
+        assert moments.center[index].tolist() == pytest.approx([x, y], abs=1e-7)
+        assert moments.radius[index].item() == pytest.approx(math.sqrt(square), abs=1e-7)
+        assert moments.coverage[index].item() == pytest.approx(mass / 35)
 
 
 def test_an_empty_support_has_finite_moments_and_gradients() -> None:
     support = torch.zeros(4, 4, requires_grad=True)
-    found = geometry.compute_moments(support)
-    total = found.center.sum() + found.radius + found.coverage + found.compactness
+    moments = geometry.compute_moments(support)
+    total = moments.center.sum() + moments.radius + moments.coverage + moments.compactness
     assert torch.isfinite(total)
     assert torch.isfinite(torch.autograd.grad(total, support)[0]).all()
 
@@ -108,8 +108,8 @@ def test_moments_differentiate() -> None:
     support = torch.rand(2, 4, 5, dtype=torch.float64, requires_grad=True)
 
     def parts(value: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        found = geometry.compute_moments(value)
-        return found.center, found.radius, found.coverage, found.compactness
+        moments = geometry.compute_moments(value)
+        return moments.center, moments.radius, moments.coverage, moments.compactness
 
     assert torch.autograd.gradcheck(parts, support)
 
@@ -143,12 +143,12 @@ def test_hard_ownership_takes_the_first_of_equals() -> None:
 def test_one_foreground_ignores_other_foregrounds() -> None:
     logits = torch.randn(4, 3, 3, dtype=torch.float64)
     background = torch.tensor([False, True, False, True])
-    found = compositing.training_support(logits, background)
+    support = compositing.training_support(logits, background)
     aggregated = torch.log(logits[1].exp() + logits[3].exp())
-    torch.testing.assert_close(found[0], torch.sigmoid(2 * (logits[0] - aggregated)))
+    torch.testing.assert_close(support[0], torch.sigmoid(2 * (logits[0] - aggregated)))
     changed = logits.clone()
     changed[2] += 100
-    torch.testing.assert_close(compositing.training_support(changed, background)[0], found[0])
+    torch.testing.assert_close(compositing.training_support(changed, background)[0], support[0])
 
 
 def test_gradients_of_one_foreground_reach_target_and_background_alone() -> None:
@@ -162,9 +162,9 @@ def test_gradients_of_one_foreground_reach_target_and_background_alone() -> None
 
 def test_without_background_nothing_contests_and_nothing_breaks() -> None:
     logits = torch.randn(3, 2, 2, requires_grad=True)
-    found = compositing.training_support(logits, torch.zeros(3, dtype=torch.bool))
-    assert (found == 1).all()
-    found.sum().backward()
+    support = compositing.training_support(logits, torch.zeros(3, dtype=torch.bool))
+    assert (support == 1).all()
+    support.sum().backward()
     assert logits.grad is not None
     assert not logits.grad.any()
 
@@ -178,8 +178,15 @@ def test_foreground_slots_by_each_criterion() -> None:
     alpha = torch.full((6, 20, 20), 0.02)
     alpha.scatter_(0, owner[None], 0.9)
     scale = torch.tensor([0.2, 0.2, 0.3, 0.2, 0.2, 0.2])
-    found = compositing.find_foreground_slots(alpha, scale)
-    assert found.tolist() == [True, False, False, False, False, False]  # slot 5 owns more than 60 %
+    foreground = compositing.find_foreground_slots(alpha, scale)
+    assert foreground.tolist() == [
+        True,
+        False,
+        False,
+        False,
+        False,
+        False,
+    ]  # slot 5 owns more than 60 %
     faint = torch.full((6, 20, 20), 0.1)
     faint.scatter_(0, owner[None], 0.29)
     assert not compositing.find_foreground_slots(faint, scale).any()

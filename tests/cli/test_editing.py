@@ -152,10 +152,10 @@ def test_eval_and_compare(weights: Path, tmp_path: Path) -> None:
     assert "measured here" in (tmp_path / "one" / "tables.md").read_text()
     done = geoco("compare", tmp_path / "one", tmp_path / "two", "--out", tmp_path / "both")
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "both" / "comparison.json").read_text())["values"]
+    comparison = json.loads((tmp_path / "both" / "comparison.json").read_text())["values"]
     # Twice the same model: every difference is nothing.
-    assert found["differences"]
-    assert all(one["value"]["estimate"] == 0 for one in found["differences"])
+    assert comparison["differences"]
+    assert all(one["value"]["estimate"] == 0 for one in comparison["differences"])
     assert (tmp_path / "both" / "figures" / "comparison-response.png").exists()
     done = geoco("compare", tmp_path / "one", tmp_path)
     assert done.returncode == 2

@@ -296,7 +296,7 @@ def test_differences_between_two_configurations(tmp_path: Path) -> None:
     assert config.differences(one, other) == ["data.frames", "train.stride", "train.extra_stores"]
     # Sections of another kind differ in all that only one of them has.
     store = config.Config(data=StoreConfig(path=tmp_path, source=None))
-    found = config.differences(config.Config(), store)
-    assert {"data.kind", "data.path", "data.supersample", "data.seed"} <= set(found)
-    assert all(name.startswith("data.") for name in found)
+    differences = config.differences(config.Config(), store)
+    assert {"data.kind", "data.path", "data.supersample", "data.seed"} <= set(differences)
+    assert all(name.startswith("data.") for name in differences)
     assert config.differences(store, config.Config())[0] == "data.kind"

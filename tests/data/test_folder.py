@@ -231,8 +231,8 @@ def test_published_gifs() -> None:
     with Image.open(SHARED / "movi_c_1.gif") as image:
         image.seek(11)
         expected = np.asarray(image.convert("RGB"))
-    found = next(folder.read_videos(FolderSource(path=SHARED), "train")).frames[11]
-    np.testing.assert_array_equal(found, expected)
+    frame = next(folder.read_videos(FolderSource(path=SHARED), "train")).frames[11]
+    np.testing.assert_array_equal(frame, expected)
 
 
 # -- bad folders -----------------------------------------------------------------------------------

@@ -94,9 +94,9 @@ def test_metadata_is_what_was_drawn(position: int) -> None:
     for name, value in drawn["camera"].items():
         np.testing.assert_array_equal(metadata["camera"][name], value, err_msg=name)
     assert set(metadata["instances"]) == set(drawn["instances"][0])
-    for name, found in metadata["instances"].items():
-        assert len(found) == len(drawn["instances"])
-        for one, instance in zip(found, drawn["instances"], strict=True):
+    for name, values in metadata["instances"].items():
+        assert len(values) == len(drawn["instances"])
+        for one, instance in zip(values, drawn["instances"], strict=True):
             assert one == np.asarray(instance[name]).tolist(), name
     assert not {"events", "forward_flow", "video"} & set(metadata)
 
@@ -127,8 +127,8 @@ def test_features_of_an_older_tfds_mean_the_same(folder: Path) -> None:
     older = FIXTURE / "features_4.5.2.json"
     assert tfrecord.read_features(older) == tfrecord.read_features(folder / "features.json")
     shutil.copy(older, folder / "features.json")
-    found = list(movi.read_videos(source(folder), "val"))
-    assert [video.metadata for video in found] == [video.metadata for video in expected]
+    videos = list(movi.read_videos(source(folder), "val"))
+    assert [video.metadata for video in videos] == [video.metadata for video in expected]
 
 
 def test_features_say_shape_and_type() -> None:
@@ -159,9 +159,9 @@ def test_declared_booleans_are_booleans(folder: Path) -> None:
         "tensor": {"shape": {}, "dtype": "bool", "encoding": "none"},
     }
     (folder / "features.json").write_text(json.dumps(features))
-    found = next(movi.read_videos(source(folder), "val")).metadata["instances"]["is_dynamic"]
-    assert found[0] is True
-    assert found[1] is False
+    is_dynamic = next(movi.read_videos(source(folder), "val")).metadata["instances"]["is_dynamic"]
+    assert is_dynamic[0] is True
+    assert is_dynamic[1] is False
 
 
 # -- finding, counting, skipping -------------------------------------------------------------------

@@ -117,8 +117,8 @@ def test_pieces_keep_their_source_and_their_frame_numbers(tmp_path: Path) -> Non
 def test_windows_never_cross_videos(tmp_path: Path) -> None:
     write_store(tmp_path / "val", (5, 3, 9))
     dataset = StoreDataset(config_for(tmp_path, length=4, stride=2), "val")
-    found = [(clip.source, int(clip.frames[0])) for clip in dataset]
-    assert found == [("val/0", 0), ("val/2", 0), ("val/2", 2), ("val/2", 4)]
+    windows = [(clip.source, int(clip.frames[0])) for clip in dataset]
+    assert windows == [("val/0", 0), ("val/2", 0), ("val/2", 2), ("val/2", 4)]
     clip = dataset[3]
     video = make_video(2, 9)
     np.testing.assert_array_equal(clip.video.numpy(), video.frames[4:8].transpose(0, 3, 1, 2))

@@ -56,15 +56,15 @@ def dataset(loaded: pretrained.LoadedModel) -> SolidsDataset:
 
 
 @pytest.fixture(scope="module")
-def found(loaded: pretrained.LoadedModel, dataset: SolidsDataset) -> Factual:
+def factual(loaded: pretrained.LoadedModel, dataset: SolidsDataset) -> Factual:
     return compute_factual(GeoCoModel(loaded.model), dataset, 64, WINDOWS)
 
 
 @pytest.fixture(scope="module")
 def records(
-    loaded: pretrained.LoadedModel, dataset: SolidsDataset, found: Factual
+    loaded: pretrained.LoadedModel, dataset: SolidsDataset, factual: Factual
 ) -> MatchedRecords:
-    return record_matched(GeoCoModel(loaded.model), dataset, found, 64)
+    return record_matched(GeoCoModel(loaded.model), dataset, factual, 64)
 
 
 @pytest.fixture(scope="module")
@@ -131,13 +131,13 @@ def test_the_summary_is_the_object_matched_table_of_some_edits(
 
 
 def test_what_leaving_the_picture_as_it_is_would_score(
-    summary: Summary, dataset: SolidsDataset, found: Factual
+    summary: Summary, dataset: SolidsDataset, factual: Factual
 ) -> None:
     """The moves by hand, with a region of shifted and grown masks."""
-    assert found.reference is not None
+    assert factual.reference is not None
     values: dict[str, list[tuple[float, str]]] = {"frame": [], "reconstruction": []}
     turn = 0
-    for row, labels in enumerate(found.reference.numpy()):
+    for row, labels in enumerate(factual.reference.numpy()):
         for label in range(1, labels.max() + 1):
             mask = labels == label
             if mask.sum() < 10:
@@ -148,10 +148,12 @@ def test_what_leaving_the_picture_as_it_is_would_score(
             for _ in range(2):
                 region = np.any([shifted(region, *step) for step in STEPS], axis=0)
             edit = (0, Move(int(label) - 1, dx, dy))
-            truth = dataset.render_counterfactuals([int(found.window[row])], [edit]).frames[0] / 255
-            for name, image in (("frame", found.frame / 255), ("reconstruction", found.image)):
+            truth = (
+                dataset.render_counterfactuals([int(factual.window[row])], [edit]).frames[0] / 255
+            )
+            for name, image in (("frame", factual.frame / 255), ("reconstruction", factual.image)):
                 error = ((image[row].double() - truth.double()) ** 2).mean(0).numpy()[region].mean()
-                values[name].append((-10 * np.log10(error), found.source[row]))
+                values[name].append((-10 * np.log10(error), factual.source[row]))
     for name, scores in values.items():
         expected = by_video(*(np.array(part) for part in zip(*scores, strict=True)))
         got = getattr(summary.position, f"psnr_{name}").estimate
@@ -166,14 +168,14 @@ def shifted(mask: np.ndarray, dx: int, dy: int) -> np.ndarray:
     return np.roll(padded, (dy, dx), (0, 1))[8:-8, 8:-8]
 
 
-def test_reconstruction_and_segmentation(summary: Summary, found: Factual) -> None:
+def test_reconstruction_and_segmentation(summary: Summary, factual: Factual) -> None:
     assert (summary.model, summary.step) == ("tiny", 7)
     assert (summary.windows, summary.videos) == (WINDOWS, 4)
-    assert found.reference is not None
-    error = ((found.image - found.frame / 255) ** 2).double().flatten(1).mean(1)
+    assert factual.reference is not None
+    error = ((factual.image - factual.frame / 255) ** 2).double().flatten(1).mean(1)
     assert summary.psnr == pytest.approx(float((-10 * error.log10()).mean()), rel=1e-5)
     scores = []
-    for labels, masks in zip(found.reference.numpy(), found.masks.numpy(), strict=True):
+    for labels, masks in zip(factual.reference.numpy(), factual.masks.numpy(), strict=True):
         inside = labels > 0
         scores.append(adjusted_rand_score(labels[inside], masks.argmax(0)[inside]))
     assert summary.foreground_ari.value == pytest.approx(np.mean(scores))

@@ -106,15 +106,15 @@ def test_without_geometry_masks_say_where_slots_are() -> None:
 def test_without_geometry_or_commands_only_transplants_are_asked() -> None:
     dataset = Numbered(video_major(3, 2))
     model = Hidden(scenes(6, objects=2))
-    found = windows.compute_factual(model, dataset, 4)
-    records = editing.record_edits(model, found, 4)
+    factual = windows.compute_factual(model, dataset, 4)
+    records = editing.record_edits(model, factual, 4)
     assert len(records.position) == len(records.scale) == 0
     assert len(records.transplant) > 0
     scores = editing.score_editing(records)
     assert scores.all.position.edits == 0
     assert scores.all.transplant.edits > 0
     with pytest.raises(GeocoError, match="position edits need slots with a position"):
-        list(decode_edits.decode_edits(model, found, commands.build_moves(found), 4))
+        list(decode_edits.decode_edits(model, factual, commands.build_moves(factual), 4))
 
 
 def test_scores_that_need_geometry_are_undefined_without_it() -> None:
@@ -123,8 +123,8 @@ def test_scores_that_need_geometry_are_undefined_without_it() -> None:
     plain = windows.compute_factual(model, Numbered(sources), 4)
     masks = plain.masks.to(torch.uint8).argmax(1).to(torch.uint8)
     dataset = Numbered(sources, masks=masks)
-    found = windows.compute_factual(model, dataset, 4)
-    scores = score_factual(model, found, 4)
+    factual = windows.compute_factual(model, dataset, 4)
+    scores = score_factual(model, factual, 4)
     assert scores.position_error.defined == 0
     assert scores.calibration.linear != scores.calibration.linear
     assert scores.reference_errors is not None
@@ -137,5 +137,5 @@ def test_tables_that_need_geometry_say_so(tmp_path: Path) -> None:
     model, dataset = Hidden(scenes(6)), Numbered(video_major(3, 2))
     with pytest.raises(GeocoError, match="stability needs slots with a position and a scale"):
         evaluate(model, dataset, tmp_path, "hidden", ("stability",))
-    found = evaluate(model, dataset, tmp_path, "hidden", ("factual", "editing"))
-    assert set(found.tables) == {"factual", "editing"}
+    results = evaluate(model, dataset, tmp_path, "hidden", ("factual", "editing"))
+    assert set(results.tables) == {"factual", "editing"}

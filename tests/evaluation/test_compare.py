@@ -42,8 +42,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def test_end_to_end(folders: tuple[Path, Path], tmp_path: Path) -> None:
-    found = compare(folders, tmp_path, figures=True)
-    assert found.models == ("obedient", "deaf")
+    comparison = compare(folders, tmp_path, figures=True)
+    assert comparison.models == ("obedient", "deaf")
     names = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*"))
     assert names == [
         "comparison.json",
@@ -63,7 +63,7 @@ def test_end_to_end(folders: tuple[Path, Path], tmp_path: Path) -> None:
     ]
     stored = json.loads((tmp_path / "comparison.json").read_text())["values"]
     assert set(stored["tables"]["deaf"]) == set(TABLES)
-    f1 = next(d for d in found.differences if d.measure == "F1 (%)" and d.kind == "position")
+    f1 = next(d for d in comparison.differences if d.measure == "F1 (%)" and d.kind == "position")
     assert f1.value.high < -20  # the deaf one is far worse, surely
     assert "| deaf − obedient | position | F1 (%) |" in text
 
@@ -111,9 +111,9 @@ def test_position_errors_of_the_tables_are_those(
     missing = centers.decoded_to_reference.copy()
     missing[0] = np.nan
     save_records(other, "factual", replace(centers, decoded_to_reference=missing))
-    found = compare([folders[0], other], tmp_path / "out")
+    comparison = compare([folders[0], other], tmp_path / "out")
     everyone = read_results(folders[0], ["factual"])[1]["factual"]["reference_errors"]
-    for tables in found.tables.values():
+    for tables in comparison.tables.values():
         errors = tables["factual"]["reference_errors"]["decoded_to_reference"]
         assert errors["defined"] == everyone["decoded_to_reference"]["defined"] - 1
         assert errors["total"] == everyone["decoded_to_reference"]["total"]
@@ -124,34 +124,36 @@ def test_differences_are_paired_by_edit_and_video() -> None:
     _, _, records = shown()
     better = replace(records, oracle=records.oracle + 2.0)
     pool = find_common_pool([records, better])
-    found = {
+    differences = {
         (d.kind, d.measure): d for d in compute_differences(["a", "b"], [records, better], pool)
     }
-    gap = found["position", "Oracle PSNR: full image"].value
+    gap = differences["position", "Oracle PSNR: full image"].value
     assert (gap.estimate, gap.low, gap.high) == pytest.approx((2, 2, 2))
-    assert found["scale", "RGB MAE ×10³"].value.estimate == 0
-    assert ("transplant", "F1 (%)") not in found
+    assert differences["scale", "RGB MAE ×10³"].value.estimate == 0
+    assert ("transplant", "F1 (%)") not in differences
     # Nobody knows the truth here.
-    assert not [measure for _, measure in found if measure.startswith("Exact")]
+    assert not [measure for _, measure in differences if measure.startswith("Exact")]
     known = replace(records, exact=records.oracle, exact_f1=np.where(records.kind, 0.5, np.nan))
     other = replace(known, exact=known.exact - 3, exact_f1=known.exact_f1 + 0.25)
-    found = {(d.kind, d.measure): d for d in compute_differences(["a", "b"], [known, other], pool)}
-    assert found["position", "Exact PSNR: full image"].value.estimate == pytest.approx(-3)
-    assert found["transplant", "Exact F1 (%)"].value.estimate == pytest.approx(25)
-    assert ("position", "Exact F1 (%)") not in found
+    differences = {
+        (d.kind, d.measure): d for d in compute_differences(["a", "b"], [known, other], pool)
+    }
+    assert differences["position", "Exact PSNR: full image"].value.estimate == pytest.approx(-3)
+    assert differences["transplant", "Exact F1 (%)"].value.estimate == pytest.approx(25)
+    assert ("position", "Exact F1 (%)") not in differences
     # F1 is compared within the pool alone.
     some = pool & (np.arange(len(pool)) % 2 == 0)
     odd = replace(records, f1=records.f1 - np.where(some, 0.25, 0.75))
     gaps = compute_differences(["a", "b"], [records, odd], some)
-    found = {(d.kind, d.measure): d for d in gaps}
-    assert found["position", "F1 (%)"].value.estimate == pytest.approx(-25)
-    assert found["position", "F1 (%)"].edits == int((some & (records.kind == 0)).sum())
+    differences = {(d.kind, d.measure): d for d in gaps}
+    assert differences["position", "F1 (%)"].value.estimate == pytest.approx(-25)
+    assert differences["position", "F1 (%)"].edits == int((some & (records.kind == 0)).sum())
     # A gap in one video only: the mean over three videos, resampled as videos are.
     uneven = replace(records, change=records.change + 0.003 * (records.video == 1))
-    found = {
+    differences = {
         (d.kind, d.measure): d for d in compute_differences(["a", "b"], [records, uneven], pool)
     }
-    value = found["scale", "RGB MAE ×10³"].value
+    value = differences["scale", "RGB MAE ×10³"].value
     assert value.estimate == pytest.approx(1)
     expected = metrics.paired_interval(np.array([0, 3.0, 0]), matched.REPLICATES)
     assert (value.low, value.high) == pytest.approx((expected.low, expected.high))
@@ -165,10 +167,10 @@ def test_scores_are_those_of_the_common_pool(folders: tuple[Path, Path], tmp_pat
     records = read_matched(second)
     even = records.window % 2 == 0
     save_records(part, "matched", replace(records, valid=records.valid & even, edited=even))
-    found = compare([first, part], tmp_path / "out")
+    comparison = compare([first, part], tmp_path / "out")
     before = json.loads((first / "matched.json").read_text())["values"]
     assert before["objects"] == 12
-    for tables in found.tables.values():
+    for tables in comparison.tables.values():
         assert tables["matched"]["objects"] == 6
         for count in ("common", "carried"):
             assert tables["matched"]["position"][count] == before["position"][count] // 2
@@ -179,8 +181,10 @@ def test_nothing_is_claimed_of_what_a_model_cannot_be_asked() -> None:
     _, _, deaf = shown(PaintedDeaf)
     _, _, mute = shown(PaintedMute)
     for pair in ([records, mute], [mute, records]):
-        found = compute_differences(["a", "b"], keep_carried_by_all(pair), find_common_pool(pair))
-        assert {one.kind for one in found} == {"transplant"}
+        differences = compute_differences(
+            ["a", "b"], keep_carried_by_all(pair), find_common_pool(pair)
+        )
+        assert {one.kind for one in differences} == {"transplant"}
     # Nor does it keep the others from being compared.
     alone, three = [records, deaf], [records, deaf, mute]
     told = records.kind < 2
@@ -212,17 +216,17 @@ def test_only_what_all_have_is_compared(folders: tuple[Path, Path], tmp_path: Pa
     part.mkdir()
     for name in ("editing.json", "editing-records.npz"):
         (part / name).write_bytes((second / name).read_bytes())
-    found = compare([first, part], tmp_path / "out")
-    assert set(found.tables["obedient"]) == {"editing"}
-    assert found.differences == ()
+    comparison = compare([first, part], tmp_path / "out")
+    assert set(comparison.tables["obedient"]) == {"editing"}
+    assert comparison.differences == ()
     (part / "editing.json").unlink()
     with pytest.raises(GeocoError, match="there are no results here"):
         compare([first, part], tmp_path / "out")
 
 
 def test_models_of_one_name_are_told_apart(folders: tuple[Path, Path], tmp_path: Path) -> None:
-    found = compare([folders[0], folders[0], folders[1]], tmp_path)
-    assert found.models == ("obedient (1)", "obedient (2)", "deaf")
+    comparison = compare([folders[0], folders[0], folders[1]], tmp_path)
+    assert comparison.models == ("obedient (1)", "obedient (2)", "deaf")
 
 
 def test_models_may_differ(folders: tuple[Path, Path], tmp_path: Path) -> None:
@@ -230,8 +234,8 @@ def test_models_may_differ(folders: tuple[Path, Path], tmp_path: Path) -> None:
     for name, own in (("a", {"slots": 3}), ("b", {"slots": 7, "checksum of the model": "b"})):
         write_table(tmp_path / name, "factual", about | own, tables["factual"])
         save_records(tmp_path / name, "factual", read_centers(folders[0]))
-    found = compare([tmp_path / "a", tmp_path / "b"], tmp_path / "out")
-    assert not {"model", "slots", "checksum of the model"} & set(found.population)
+    comparison = compare([tmp_path / "a", tmp_path / "b"], tmp_path / "out")
+    assert not {"model", "slots", "checksum of the model"} & set(comparison.population)
 
 
 def test_other_populations_are_refused(folders: tuple[Path, Path], tmp_path: Path) -> None:
@@ -257,10 +261,10 @@ def test_a_table_of_other_windows_is_refused(folders: tuple[Path, Path], tmp_pat
         del about["interior"]  # which is of that table alone
         limited = {} if limit is None else {"windows of this table": limit}
         write_table(copies[-1], "finite-grid", about | limited, everything()["finite-grid"])
-    found = compare(copies[:2], tmp_path / "out")
-    assert set(found.tables["deaf"]) == {"editing", "finite-grid"}
-    assert found.population["windows"] == 6
-    assert not {"interior", "windows of this table"} & set(found.population)
+    comparison = compare(copies[:2], tmp_path / "out")
+    assert set(comparison.tables["deaf"]) == {"editing", "finite-grid"}
+    assert comparison.population["windows"] == 6
+    assert not {"interior", "windows of this table"} & set(comparison.population)
     with pytest.raises(GeocoError) as refused:
         compare([copies[0], copies[2]], tmp_path / "not")
     assert str(refused.value) == (
@@ -278,8 +282,8 @@ def test_captions_are_right_for_every_model() -> None:
     two["tubes"]["scale"]["edits"] = 5
     two["matched"]["scale"]["visible"] = 9
     alone = {grid.title: grid.caption for grid in merge_tables({"a": one})}
-    found = {grid.title: grid.caption for grid in merge_tables({"a": one, "b": two})}
-    assert found["External position evaluation"] == (
+    captions = {grid.title: grid.caption for grid in merge_tables({"a": one, "b": two})}
+    assert captions["External position evaluation"] == (
         "a: Grid L2 over associated reference objects; here 80/88 of them. "
         "b: Grid L2 over associated reference objects; here 66/88 of them. "
         "The paper uses 9,255 objects of pseudo-labels."
@@ -290,10 +294,10 @@ def test_captions_are_right_for_every_model() -> None:
         ("Whole-video editing", ("12 scale", "5 scale")),
         ("PSNR (dB) and F1 against the generator’s edits", ("37/40 scale", "9/40 scale")),
     ):
-        assert all(count in found[title] for count in counts), title
-        del found[title], alone[title]
-    del found["External position evaluation"], alone["External position evaluation"]
-    assert found == alone  # nothing else has counts that differ
+        assert all(count in captions[title] for count in counts), title
+        del captions[title], alone[title]
+    del captions["External position evaluation"], alone["External position evaluation"]
+    assert captions == alone  # nothing else has counts that differ
     assert merge_captions({"a": "One. Two.", "b": "One."}) == "One. a: Two."
 
 
@@ -313,9 +317,9 @@ def test_rows_that_models_share_stand_once() -> None:
 
 
 def test_rows_of_all_models_stand_below_the_papers(folders: tuple[Path, Path]) -> None:
-    found = {"a": {"matched": as_values(matched.score_matched(read_matched(folders[0])))}}
-    one = merge_tables(found)
-    two = merge_tables({**found, "b": found["a"]})
+    values = {"a": {"matched": as_values(matched.score_matched(read_matched(folders[0])))}}
+    one = merge_tables(values)
+    two = merge_tables({**values, "b": values["a"]})
     for single, double in zip(one, two, strict=True):
         assert single.printed == double.printed
         assert len(double.rows) == 2 * len(single.rows)

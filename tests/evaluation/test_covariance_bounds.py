@@ -24,8 +24,8 @@ def test_covariance_error_by_hand() -> None:
     domain[:, :4] = True  # 16 pixels
     edited[0, 0] += 0.4
     edited[:, 4] = math.nan  # outside
-    found = covariance_bounds.compute_covariance_error(edited, transported, domain)
-    assert found.item() == pytest.approx(math.sqrt(0.4**2 / 16) / 2, rel=1e-6)
+    error = covariance_bounds.compute_covariance_error(edited, transported, domain)
+    assert error.item() == pytest.approx(math.sqrt(0.4**2 / 16) / 2, rel=1e-6)
     assert covariance_bounds.compute_rms(edited, domain).item() == pytest.approx(
         math.sqrt((15 * 4 + 2.4**2) / 16), rel=1e-6
     )
@@ -100,13 +100,13 @@ def test_bounds_hold_and_match_a_loop(seed: int, size: float) -> None:
 def test_the_probability_bound_is_reached() -> None:
     """Half-way between, sigma(h/2) - sigma(-h/2) = tanh(h/4): nothing smaller would do."""
     logits = torch.tensor([0.75, 0.0], dtype=torch.float64).view(1, 2, 1, 1)
-    found = covariance_bounds.bound_probability(
+    inequality = covariance_bounds.bound_probability(
         logits, torch.tensor([0]), torch.full((1, 1, 1), -0.75)
     )
-    assert found.left.item() == pytest.approx(math.tanh(1.5 / 4))
-    torch.testing.assert_close(found.left, found.right)
-    assert found.holds(1e-15)
-    assert not covariance_bounds.Inequality(found.left, found.right - 1e-3).holds(1e-4)
+    assert inequality.left.item() == pytest.approx(math.tanh(1.5 / 4))
+    torch.testing.assert_close(inequality.left, inequality.right)
+    assert inequality.holds(1e-15)
+    assert not covariance_bounds.Inequality(inequality.left, inequality.right - 1e-3).holds(1e-4)
     assert not covariance_bounds.Inequality(torch.tensor(math.nan), torch.tensor(1.0)).holds()
     assert not covariance_bounds.Inequality(torch.tensor([True]), torch.tensor([False])).holds()
 
@@ -117,10 +117,10 @@ def test_nothing_is_claimed_of_a_target_without_pixels() -> None:
     members = covariance_bounds.compute_membership(
         logits, torch.tensor([0]), torch.ones(1, 4, 4), everywhere
     )
-    found = covariance_bounds.bound_membership_f1(members)
-    assert found.left.isnan().all()
-    assert found.right.isnan().all()
-    assert found.holds()
+    inequality = covariance_bounds.bound_membership_f1(members)
+    assert inequality.left.isnan().all()
+    assert inequality.right.isnan().all()
+    assert inequality.holds()
 
 
 @pytest.mark.parametrize("size", [0.01, 3.0])
@@ -139,8 +139,10 @@ def test_transported_probabilities_stay_within_their_bound(size: float) -> None:
         (factual.gather(1, index)[:, 0], others, factual.softmax(1).gather(1, index)[:, 0]), 1
     )
     transported = edit_maps.warp_image(fields, edit)
-    found = covariance_bounds.bound_transported_probability(edited, slot, *transported.unbind(1))
-    assert found.holds(1e-14)
+    inequality = covariance_bounds.bound_transported_probability(
+        edited, slot, *transported.unbind(1)
+    )
+    assert inequality.holds(1e-14)
     for item, row, column in np.ndindex(5, 8, 8):
         scene = edited[item, :, row, column].tolist()
         q, before, alpha = transported[item, :, row, column].tolist()
@@ -149,5 +151,7 @@ def test_transported_probabilities_stay_within_their_bound(size: float) -> None:
         change = abs(scene[i] - q - (after - before))
         bound = math.tanh(change / 4) + abs(1 / (1 + math.exp(before - q)) - alpha)
         own = math.exp(scene[i]) / sum(map(math.exp, scene))
-        assert found.left[item, row, column].item() == pytest.approx(abs(own - alpha), abs=1e-12)
-        assert found.right[item, row, column].item() == pytest.approx(bound, abs=1e-12)
+        assert inequality.left[item, row, column].item() == pytest.approx(
+            abs(own - alpha), abs=1e-12
+        )
+        assert inequality.right[item, row, column].item() == pytest.approx(bound, abs=1e-12)

@@ -7,9 +7,10 @@ import pytest
 import torch
 from evaluation_oracles import STEP, Deaf, Discs, Moody, Numbered, Warped, scenes, video_major
 
-from geoco.evaluation import commands, editing, factual, stability
+from geoco.evaluation import commands, editing, stability
 from geoco.evaluation.commands import FACTORS, MOVES
 from geoco.evaluation.editing import EditingScores
+from geoco.evaluation.factual import calibrate_scale, score_factual
 from geoco.evaluation.interfaces import SlotModel
 from geoco.evaluation.windows import Factual, compute_factual
 from geoco.models.slots import Slots
@@ -19,8 +20,8 @@ OBJECTS = scenes(len(WINDOWS))
 
 
 def edited(model: SlotModel, batch: int = 5) -> EditingScores:
-    found = compute_factual(model, WINDOWS, batch)
-    return editing.score_editing(editing.record_edits(model, found, batch))
+    factual = compute_factual(model, WINDOWS, batch)
+    return editing.score_editing(editing.record_edits(model, factual, batch))
 
 
 def test_a_perfect_decoder_scores_perfectly() -> None:
@@ -115,15 +116,15 @@ def test_denominators_are_three_populations() -> None:
     slots.position[0, 1] = torch.tensor([-1.0 - 2 * STEP, 0.0])  # moved left: 0 pixels remain
     slots.position[1, 1] = torch.tensor([-1.0 + 1 * STEP, 0.0])  # moved left: a sliver remains
     model, windows = Discs(slots), Numbered(["a", "b", "c"])
-    found = compute_factual(model, windows, 2)
-    records = editing.record_edits(model, found, 2).position
-    assert found.valid[:, 1:].all()
+    factual = compute_factual(model, windows, 2)
+    records = editing.record_edits(model, factual, 2).position
+    assert factual.valid[:, 1:].all()
     assert len(records) == 6 * 4
     left = records.where((records.command == MOVES.index((-6, 0))) & (records.slot == 1))
     assert left.positive.tolist() == [False, True, True]
     assert left.valid.tolist() == [False, False, True]
     assert left.interior.tolist() == [False, False, True]
-    scores = editing.score_editing(editing.record_edits(model, found, 2))
+    scores = editing.score_editing(editing.record_edits(model, factual, 2))
     position = scores.all.position
     assert position.error is not None
     assert (position.error.total, position.disappearable, position.edits) == (24, 23, 22)
@@ -152,8 +153,8 @@ def test_a_curve_is_interior_only_with_all_five_commands() -> None:
     slots = scenes(2, (12, 12))
     slots.position[0, 1] = torch.tensor([-1 + 16 * STEP, 0.0])  # 1.5 x 12 px reaches the edge
     model = Discs(slots)
-    found = compute_factual(model, Numbered(["a", "b"]), 2)
-    records = editing.record_edits(model, found, 2)
+    factual = compute_factual(model, Numbered(["a", "b"]), 2)
+    records = editing.record_edits(model, factual, 2)
     assert records.scale.interior.reshape(2, 5).tolist() == [[True] * 4 + [False], [True] * 5]
     scores = editing.score_editing(records)
     assert scores.interior.curves.radius.total == 1
@@ -166,28 +167,28 @@ def test_a_transplant_is_interior_only_with_donor_recipient_and_target() -> None
     slots.appearance[:, 1, 0] = torch.tensor([1.8, 1.2])
     slots.scale[:, 1] = 10 * STEP / 1.8
     slots.position[0, 1] = torch.tensor([-1 + 9.5 * STEP, 0.0])
-    found = compute_factual(Discs(slots), Numbered(["a", "b"]), 2)
-    asked = commands.build_transplants(found)
+    factual = compute_factual(Discs(slots), Numbered(["a", "b"]), 2)
+    asked = commands.build_transplants(factual)
     assert (asked.window.tolist(), asked.mask_window.tolist()) == ([0, 1], [1, 0])
-    original, target = commands.compute_targets(found, asked, torch.arange(2))
+    original, target = commands.compute_targets(factual, asked, torch.arange(2))
     assert not original[0, :, 0].any()
     assert not target[0, :, 0].any()
-    judged = commands.judge_eligibility(found, asked)
+    judged = commands.judge_eligibility(factual, asked)
     assert judged.valid.tolist() == [True, True]
     assert judged.interior.tolist() == [False, False]  # of the second the donor is at the edge
     slots.position[0, 1] += 3 * STEP
-    found = compute_factual(Discs(slots), Numbered(["a", "b"]), 2)
-    assert commands.judge_eligibility(found, asked).interior.tolist() == [True, True]
+    factual = compute_factual(Discs(slots), Numbered(["a", "b"]), 2)
+    assert commands.judge_eligibility(factual, asked).interior.tolist() == [True, True]
 
 
 @pytest.mark.parametrize("model", [Discs(OBJECTS), Moody(OBJECTS)])
 def test_results_do_not_depend_on_the_compute_batch(model: SlotModel) -> None:
     def everything(batch: int) -> tuple[object, ...]:
-        found = compute_factual(model, WINDOWS, batch)
+        factual = compute_factual(model, WINDOWS, batch)
         return (
-            editing.score_editing(editing.record_edits(model, found, batch)),
-            stability.score_stability(model, found, batch),
-            stability.score_shared_background(model, found, batch),
+            editing.score_editing(editing.record_edits(model, factual, batch)),
+            stability.score_stability(model, factual, batch),
+            stability.score_shared_background(model, factual, batch),
         )
 
     assert everything(5) == everything(100)
@@ -195,7 +196,7 @@ def test_results_do_not_depend_on_the_compute_batch(model: SlotModel) -> None:
 
 def test_eligibility_is_fixed_before_any_intervention(monkeypatch: pytest.MonkeyPatch) -> None:
     model = Discs(OBJECTS)
-    found = compute_factual(model, WINDOWS, 4)
+    factual = compute_factual(model, WINDOWS, 4)
     before = model.decoded
     judged = []
     original = editing.judge_eligibility
@@ -205,10 +206,10 @@ def test_eligibility_is_fixed_before_any_intervention(monkeypatch: pytest.Monkey
         return original(factual, asked)
 
     monkeypatch.setattr(editing, "judge_eligibility", watched)
-    records = editing.record_edits(model, found, 4)
+    records = editing.record_edits(model, factual, 4)
     assert judged == [before] * 3
     assert model.decoded > before
-    other = editing.record_edits(Deaf(OBJECTS), found, 4)
+    other = editing.record_edits(Deaf(OBJECTS), factual, 4)
     for kind in ("position", "scale", "transplant"):
         for name in ("window", "slot", "valid", "positive", "interior", "noop"):
             one, two = (getattr(getattr(r, kind), name) for r in (records, other))
@@ -219,7 +220,7 @@ def test_donors_by_brute_force() -> None:
     """Windows of unequal numbers of valid objects, videos of unequal numbers of windows."""
     sources = ["a", "a", "a", "b", "b", "c", "c", "c", "c"]
     valid = torch.rand(9, 4, generator=torch.Generator().manual_seed(3)) < 0.6
-    found = record(sources, valid)
+    factual = record(sources, valid)
     turns = [sources[:i].count(sources[i]) for i in range(9)]
     order = sorted(range(9), key=lambda i: (turns[i], i))
     expected = []
@@ -231,36 +232,36 @@ def test_donors_by_brute_force() -> None:
         theirs = [slot for slot in range(4) if valid[donor, slot]]
         for rank, _ in enumerate(mine):
             expected.append((donor, theirs[rank]) if rank < len(theirs) else (-1, -1))
-    window, slot = commands.find_donors(found)
+    window, slot = commands.find_donors(factual)
     assert list(zip(window.tolist(), slot.tolist(), strict=True)) == expected
     assert (-1, -1) in expected
 
 
 def test_one_source_has_no_donors() -> None:
-    found = record(["a", "a"], torch.ones(2, 4, dtype=torch.bool))
-    assert commands.find_donors(found)[0].tolist() == [-1] * 8
-    assert len(commands.build_transplants(found)) == 0
-    assert len(commands.judge_eligibility(found, commands.build_transplants(found)).valid) == 0
+    factual = record(["a", "a"], torch.ones(2, 4, dtype=torch.bool))
+    assert commands.find_donors(factual)[0].tolist() == [-1] * 8
+    assert len(commands.build_transplants(factual)) == 0
+    assert len(commands.judge_eligibility(factual, commands.build_transplants(factual)).valid) == 0
 
 
 def test_the_background_is_no_object_and_nine_pixels_are_none() -> None:
     slots = scenes(1, objects=2)
     slots.position[0, 1:] = torch.tensor([[-30 * STEP - 0.5 * STEP, 0.5 * STEP], [0.5 * STEP] * 2])
     slots.scale[0, 1:] = torch.tensor([1.5, 1.6]) * STEP / slots.appearance[0, 1:, 0]
-    found = compute_factual(Discs(slots), Numbered(["a"]), 1)
-    assert found.masks.sum((-2, -1))[0, 1:].tolist() == [9, 9]
-    assert not found.valid.any()
+    factual = compute_factual(Discs(slots), Numbered(["a"]), 1)
+    assert factual.masks.sum((-2, -1))[0, 1:].tolist() == [9, 9]
+    assert not factual.valid.any()
     slots.scale[0, 1] = 2.1 * STEP / slots.appearance[0, 1, 0]
-    found = compute_factual(Discs(slots), Numbered(["a"]), 1)
-    assert found.valid.tolist() == [[False, True, False]]
-    assert found.background.tolist() == [0]
+    factual = compute_factual(Discs(slots), Numbered(["a"]), 1)
+    assert factual.valid.tolist() == [[False, True, False]]
+    assert factual.background.tolist() == [0]
 
 
 def test_stability_of_equal_and_of_unequal_appearances() -> None:
     equal = replace(OBJECTS, appearance=OBJECTS.appearance.clone())
     equal.appearance[:, 1, 0] = 1.5
-    found = compute_factual(Discs(equal), WINDOWS, 4)
-    scores = stability.score_stability(Discs(equal), found, 4)
+    factual = compute_factual(Discs(equal), WINDOWS, 4)
+    scores = stability.score_stability(Discs(equal), factual, 4)
     assert [spread.scale for spread in scores.spreads] == [0.1, 0.2, 0.3]
     assert scores.objects == 12
     for spread in scores.spreads:
@@ -268,10 +269,10 @@ def test_stability_of_equal_and_of_unequal_appearances() -> None:
         # A disc's RMS radius is its own over the square root of two.
         assert spread.radius.mean == pytest.approx(1.5 * spread.scale / 2**0.5, rel=0.03)
     model = Discs(OBJECTS)
-    found = compute_factual(model, WINDOWS, 4)
+    factual = compute_factual(model, WINDOWS, 4)
     for scores_ in (
-        stability.score_stability(model, found, 4),
-        stability.score_shared_background(model, found, 4),
+        stability.score_stability(model, factual, 4),
+        stability.score_shared_background(model, factual, 4),
     ):
         middle = scores_.spreads[1].radius
         expected = OBJECTS.appearance[:, 1, 0].double().std(correction=0) * 0.2 / 2**0.5
@@ -279,10 +280,12 @@ def test_stability_of_equal_and_of_unequal_appearances() -> None:
 
 
 def test_shared_backgrounds_come_from_distinct_videos() -> None:
-    found = record(video_major(20, 3), torch.ones(60, 4, dtype=torch.bool))
-    rows = stability.choose_backgrounds(found).tolist()
-    assert len({found.source[row] for row in rows}) == len(rows) == 8
-    assert rows == stability.choose_backgrounds(record(found.source, found.valid[:, :2])).tolist()
+    factual = record(video_major(20, 3), torch.ones(60, 4, dtype=torch.bool))
+    rows = stability.choose_backgrounds(factual).tolist()
+    assert len({factual.source[row] for row in rows}) == len(rows) == 8
+    assert (
+        rows == stability.choose_backgrounds(record(factual.source, factual.valid[:, :2])).tolist()
+    )
     assert len(stability.sample_objects(5000)) == 1024
     assert stability.sample_objects(10).tolist() == list(range(10))
 
@@ -295,21 +298,21 @@ def test_factual_scores_of_known_masks() -> None:
     shifted = replace(slots, position=slots.position.clone())
     shifted.position[:, 1:, 0] += 3 * STEP  # what is decoded lies three pixels beside the truth
     truth = replace(windows, masks=labels)
-    exact = factual.score_factual(model, compute_factual(model, truth, 4), 4)
+    exact = score_factual(model, compute_factual(model, truth, 4), 4)
     assert exact.segmentation is not None
     for part in fields(exact.segmentation):
         assert getattr(exact.segmentation, part.name).value == 1
     assert exact.position_error.value < STEP / 4
     assert (exact.position_error.defined, exact.objects) == (12, 12)
     moved = Discs(shifted)
-    found = factual.score_factual(moved, compute_factual(moved, truth, 4), 4)
-    errors = found.reference_errors
+    scores = score_factual(moved, compute_factual(moved, truth, 4), 4)
+    errors = scores.reference_errors
     assert errors is not None
     assert errors.decoded_to_reference.value == pytest.approx(3 * STEP)
     assert errors.position_to_reference.value == pytest.approx(3 * STEP, abs=STEP / 4)
     assert errors.position_to_decoded.total == 12
-    assert found.segmentation is not None
-    assert found.segmentation.mean_iou.value < 0.8
+    assert scores.segmentation is not None
+    assert scores.segmentation.mean_iou.value < 0.8
 
 
 def test_scale_calibration_of_discs_with_one_factor() -> None:
@@ -317,23 +320,23 @@ def test_scale_calibration_of_discs_with_one_factor() -> None:
     factor = slots.appearance[:, 1, 0].clone()
     slots.scale[:, 1] *= factor / 1.5
     slots.appearance[:, 1, 0] = 1.5
-    found = factual.calibrate_scale(compute_factual(Discs(slots), Numbered(["a"] * 8), 8))
-    assert found.observations == 8
-    assert found.linear > 0.99
-    assert found.unit_slope_log > 0.99
-    assert found.log_ratio_deviation < 0.02
+    calibration = calibrate_scale(compute_factual(Discs(slots), Numbered(["a"] * 8), 8))
+    assert calibration.observations == 8
+    assert calibration.linear > 0.99
+    assert calibration.unit_slope_log > 0.99
+    assert calibration.log_ratio_deviation < 0.02
 
 
 def test_windows_without_objects_are_scored_as_undefined() -> None:
     slots = scenes(3)
     slots.scale[:, 1] = 1e-4
     model = Discs(slots)
-    found = compute_factual(model, Numbered(["a", "b", "c"]), 2)
-    scores = editing.score_editing(editing.record_edits(model, found, 2))
+    factual = compute_factual(model, Numbered(["a", "b", "c"]), 2)
+    scores = editing.score_editing(editing.record_edits(model, factual, 2))
     assert scores.objects == 0
     assert np.isnan(scores.all.position.f1.estimate)
-    assert np.isnan(stability.score_stability(model, found, 2).spreads[0].radius.mean)
-    assert np.isnan(stability.score_shared_background(model, found, 2).spreads[0].radius.mean)
+    assert np.isnan(stability.score_stability(model, factual, 2).spreads[0].radius.mean)
+    assert np.isnan(stability.score_shared_background(model, factual, 2).spreads[0].radius.mean)
 
 
 def record(sources: list[str] | tuple[str, ...], valid: torch.Tensor) -> Factual:

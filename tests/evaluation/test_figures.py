@@ -61,7 +61,7 @@ def measured(model: Discs) -> tuple[windows.Factual, EditRecords]:
     return factual, editing.record_edits(model, factual, 4)
 
 
-def records(count: int, **known: object) -> Records:
+def make_records(count: int, **known: object) -> Records:
     """Records of which only some parts matter."""
     kinds = {
         "window slot command video donor_video": np.int64,
@@ -74,20 +74,20 @@ def records(count: int, **known: object) -> Records:
     )
 
 
-def curves() -> Records:
+def make_curves() -> Records:
     k = np.array(FACTORS)
     radius = np.stack((0.1 * k, 0.3 * np.ones(5), 0.2 * k**2, 0.2 * k**3, 0.1 * k))
     radius[4, 0] = 0  # disappeared: no slope, no curve
     interior = np.ones((5, 5), dtype=bool)
     interior[3, 4] = False
-    return records(
+    return make_records(
         25, radius=radius.ravel(), coverage=radius.ravel() ** 2, interior=interior.ravel()
     )
 
 
 def test_drift_in_pixels() -> None:
     """On 64 pixels a grid is 31.5 pixels to a side; what is undefined or at the border is out."""
-    some = records(
+    some = make_records(
         4,
         miss_x=[1 / 31.5, 0, math.nan, 5],
         miss_y=[0, -2 / 31.5, 1, 5],
@@ -101,34 +101,36 @@ def test_drift_in_pixels() -> None:
 
 def test_response_by_hand() -> None:
     """Interior: slopes 1, 0 and 2. At k = 0.5 they give 0.5, 1 and 0.25."""
-    found = figures.measure_response(curves(), "radius", interior=True)
-    assert found.curves == 3
-    assert found.slope == pytest.approx(1)
-    np.testing.assert_allclose(found.median, FACTORS)
-    assert (found.low[0], found.high[0]) == pytest.approx((0.375, 0.75))
-    assert (found.low[2], found.median[2], found.high[2]) == (1, 1, 1)
-    assert (found.low[4], found.high[4]) == pytest.approx((1.25, (1.5 + 2.25) / 2))
-    everywhere = figures.measure_response(curves(), "coverage", interior=False)
+    response = figures.measure_response(make_curves(), "radius", interior=True)
+    assert response.curves == 3
+    assert response.slope == pytest.approx(1)
+    np.testing.assert_allclose(response.median, FACTORS)
+    assert (response.low[0], response.high[0]) == pytest.approx((0.375, 0.75))
+    assert (response.low[2], response.median[2], response.high[2]) == (1, 1, 1)
+    assert (response.low[4], response.high[4]) == pytest.approx((1.25, (1.5 + 2.25) / 2))
+    everywhere = figures.measure_response(make_curves(), "coverage", interior=False)
     assert everywhere.curves == 4
     assert everywhere.slope == pytest.approx((2 + 0 + 4 + 6) / 4)
 
 
 def test_response_is_of_the_curves_of_the_tables() -> None:
-    _, found = measured(Painted(scenes(6, objects=2)))
-    scores = editing.score_editing(found)
+    _, records = measured(Painted(scenes(6, objects=2)))
+    scores = editing.score_editing(records)
     for scope, interior in ((scores.all, False), (scores.interior, True)):
         for measure in ("radius", "coverage"):
             mean = getattr(scope.curves, measure)
-            response = figures.measure_response(found.scale, measure, interior)
+            response = figures.measure_response(records.scale, measure, interior)
             assert response.curves == mean.defined
             assert response.slope == pytest.approx(mean.value, nan_ok=True)
 
 
 def test_response_without_curves() -> None:
-    found = figures.measure_response(records(5, radius=np.zeros(5)), "radius", interior=True)
-    assert found.curves == 0
-    assert math.isnan(found.slope)
-    assert np.isnan(found.median).all()
+    response = figures.measure_response(
+        make_records(5, radius=np.zeros(5)), "radius", interior=True
+    )
+    assert response.curves == 0
+    assert math.isnan(response.slope)
+    assert np.isnan(response.median).all()
 
 
 def test_cumulative_share_counts_undefined_errors() -> None:
@@ -139,10 +141,10 @@ def test_cumulative_share_counts_undefined_errors() -> None:
 
 
 def test_models_are_laid_over_each_other() -> None:
-    _, found = measured(Painted(scenes(6, objects=2)))
-    other = replace(found, scale=replace(found.scale, radius=0.2 + found.scale.radius))
-    one = figures.draw_response({"one": found}, interior=False)
-    two = figures.draw_response({"one": found, "two": other}, interior=False)
+    _, records = measured(Painted(scenes(6, objects=2)))
+    other = replace(records, scale=replace(records.scale, radius=0.2 + records.scale.radius))
+    one = figures.draw_response({"one": records}, interior=False)
+    two = figures.draw_response({"one": records, "two": other}, interior=False)
     colors = [(picture == drawing.COLORS[1]).all(-1).any() for picture in (one, two)]
     assert colors == [False, True]
     assert (one == drawing.COLORS[0]).all(-1).any()
@@ -150,23 +152,23 @@ def test_models_are_laid_over_each_other() -> None:
 
 def test_worst_edits() -> None:
     """Not the invalid one, and of every object one."""
-    found = records(
+    records = make_records(
         7,
         window=[0, 0, 1, 1, 2, 2, 2],
         slot=[1, 1, 1, 2, 1, 1, 2],
         f1=[0.5, 0.1, 0.3, 0.3, 0.0, 0.4, 0.2],
         valid=[True, True, True, True, False, True, True],
     )
-    assert galleries.find_worst(found, 3).tolist() == [1, 6, 2]
-    assert galleries.find_worst(found, 10).tolist() == [1, 6, 2, 3, 5]
+    assert galleries.find_worst(records, 3).tolist() == [1, 6, 2]
+    assert galleries.find_worst(records, 10).tolist() == [1, 6, 2, 3, 5]
 
 
 def test_failures_are_decoded_as_they_were_scored() -> None:
     model = Painted(scenes(6, objects=2))
-    factual, found = measured(model)
+    factual, records = measured(model)
     asked = {"position": commands.build_moves, "scale": commands.build_resizes}
     for kind, build in (*asked.items(), ("transplant", commands.build_transplants)):
-        edits: Records = getattr(found, kind)
+        edits: Records = getattr(records, kind)
         chosen = galleries.find_worst(edits, 4)
         assert edits.f1[chosen[0]] == edits.f1[edits.valid].min()
         edited = galleries.draw_edits(
@@ -197,8 +199,8 @@ def test_edits_come_in_the_order_of_the_commands() -> None:
 
 def test_records_of_another_evaluation_are_refused() -> None:
     model = Painted(scenes(6, objects=2))
-    factual, found = measured(model)
-    other = replace(found, position=found.position.where(np.arange(len(found.position)) > 3))
+    factual, records = measured(model)
+    other = replace(records, position=records.position.where(np.arange(len(records.position)) > 3))
     with pytest.raises(GeocoError, match="of another evaluation than the factual pass"):
         galleries.draw_failures(model, factual, other, 4)
 
@@ -253,9 +255,9 @@ def test_panels_are_magnified_by_whole_numbers_and_outlined() -> None:
 
 def test_figures_are_whole_and_repeatable(tmp_path: Path) -> None:
     model = Painted(scenes(3, objects=2))
-    factual, found = measured(model)
-    paths = figures.write_figures(model, factual, found, tmp_path / "one", 4)
-    again = figures.write_figures(model, factual, found, tmp_path / "two", 7)
+    factual, records = measured(model)
+    paths = figures.write_figures(model, factual, records, tmp_path / "one", 4)
+    again = figures.write_figures(model, factual, records, tmp_path / "two", 7)
     assert [path.stem for path in paths] == [*NAMES, "calibration"]
     assert sorted((tmp_path / "one" / "figures").iterdir()) == sorted(paths)
     for path, other in zip(paths, again, strict=True):
@@ -270,8 +272,8 @@ def test_figures_are_whole_and_repeatable(tmp_path: Path) -> None:
 
 def test_a_model_without_geometry_shows_its_transplants(tmp_path: Path) -> None:
     model = Unplaced(scenes(3, objects=2))
-    factual, found = measured(model)
-    paths = figures.write_figures(model, factual, found, tmp_path, 4)
+    factual, records = measured(model)
+    paths = figures.write_figures(model, factual, records, tmp_path, 4)
     assert [path.stem for path in paths] == list(NAMES)
     widths = {}
     for path in paths:
@@ -284,8 +286,8 @@ def test_a_model_without_geometry_shows_its_transplants(tmp_path: Path) -> None:
 
 def test_nothing_to_show(tmp_path: Path) -> None:
     """No valid object: no gallery, and curves that say so."""
-    factual, found = measured(Painted(scenes(6, (0.5, 0.6))))
+    factual, records = measured(Painted(scenes(6, (0.5, 0.6))))
     assert int(factual.valid.sum()) == 0
-    paths = figures.write_figures(Painted(scenes(6)), factual, found, tmp_path, 4)
+    paths = figures.write_figures(Painted(scenes(6)), factual, records, tmp_path, 4)
     names = [path.stem for path in paths]
     assert names == list(CURVES)

@@ -40,8 +40,8 @@ from geoco.models.slots import Slots
 def test_exact_covariance_is_measured_as_none() -> None:
     model = Slopes(*blob_scenes(3))
     assert isinstance(model, ExtendedModel)
-    found = record(model, 3)
-    for row in measure_covariance(model, found, only(found, 1), 8):
+    factual = record(model, 3)
+    for row in measure_covariance(model, factual, only(factual, 1), 8):
         for error in (row.native, row.extended, row.probability):
             assert error.value < 1e-7  # the record's positions are float32, the map's are not
             assert (error.defined, error.total) == (12, 12)
@@ -50,9 +50,9 @@ def test_exact_covariance_is_measured_as_none() -> None:
 
 def test_a_covariant_model_from_frames_to_rows() -> None:
     model = Blobs(*blob_scenes(4))
-    found = score_covariance(model, record(model, 4), 8)
-    assert (found.windows, found.objects) == (4, 4)
-    position, scale = found.position, found.scale
+    scores = score_covariance(model, record(model, 4), 8)
+    assert (scores.windows, scores.objects) == (4, 4)
+    position, scale = scores.position, scores.scale
     # Six pixels are whole ones: nothing is interpolated.
     assert position.extended.value < 1e-6
     assert position.f1.value == 1.0
@@ -82,8 +82,8 @@ def test_the_error_falls_with_the_square_of_the_spacing() -> None:
     errors = []
     for size in (33, 65):
         model = Blobs(*blob_scenes(3), size)
-        found = record(model, 3)
-        errors.append(measure_covariance(model, found, only(found, 1), 8)[1].extended.value)
+        factual = record(model, 3)
+        errors.append(measure_covariance(model, factual, only(factual, 1), 8)[1].extended.value)
     assert errors[0] / errors[1] == pytest.approx(4, rel=0.2)
 
 
@@ -135,8 +135,8 @@ def test_only_the_domain_is_measured() -> None:
     slots, attention = blob_scenes(1)
     for into, clean in ((0, True), (16, False)):
         model = Spoilt(slots, attention, into)
-        found = record(model, 1)
-        for row in measure_covariance(model, found, only(found, 1), 8):
+        factual = record(model, 1)
+        for row in measure_covariance(model, factual, only(factual, 1), 8):
             for error in (row.native, row.extended):
                 assert (error.value < 1e-6) is clean
                 assert error.defined == 4
@@ -152,8 +152,8 @@ def test_small_domains_are_not_averaged() -> None:
             return line
 
     model = Narrow(*blob_scenes(2))
-    found = record(model, 2)
-    for row in measure_covariance(model, found, only(found, 1), 8):
+    factual = record(model, 2)
+    for row in measure_covariance(model, factual, only(factual, 1), 8):
         assert (row.native.defined, row.native.total) == (0, 8)
         assert math.isnan(row.native.value)
         assert row.extended.defined == 8
@@ -226,8 +226,8 @@ def confidence(attention: np.ndarray, slot: int) -> float:
 def test_the_population_is_the_papers() -> None:
     windows = 120
     model = random_population(windows)
-    found = record(model, windows)
-    chosen = choose_objects(model, found, 7)
+    factual = record(model, windows)
+    chosen = choose_objects(model, factual, 7)
     alone: set[str] = set()
     empty = rivals = 0
     for window in range(windows):
@@ -262,24 +262,24 @@ def test_final_logits_decide_who_qualifies() -> None:
 
 def test_a_part_of_the_windows() -> None:
     model = Blobs(*blob_scenes(6))
-    found = record(model, 6, videos=2)
+    factual = record(model, 6, videos=2)
     heard: list[tuple[int, int]] = []
-    some = score_covariance(model, found, 8, 3, lambda *news: heard.append(news))
+    some = score_covariance(model, factual, 8, 3, lambda *news: heard.append(news))
     assert (some.windows, some.objects, some.position.f1.total) == (3, 3, 12)
     assert heard == [(0, 3), (2, 3), (3, 3)]  # eight edits at a time, four of an object
-    chosen = choose_objects(model, found, 8, 3)
+    chosen = choose_objects(model, factual, 8, 3)
     assert chosen.any(1).nonzero()[:, 0].tolist() == [0, 1, 3]  # the first of both videos, then on
-    assert score_covariance(model, found, 8, 99).windows == 6
+    assert score_covariance(model, factual, 8, 99).windows == 6
 
 
 def test_nobody_qualifies() -> None:
     slots, attention = blob_scenes(2)
     model = Blobs(replace(slots, scale=slots.scale + 0.3), attention)
     heard: list[tuple[int, int]] = []
-    found = score_covariance(model, record(model, 2), 8, progress=lambda *news: heard.append(news))
-    assert (found.windows, found.objects) == (2, 0)
+    scores = score_covariance(model, record(model, 2), 8, progress=lambda *news: heard.append(news))
+    assert (scores.windows, scores.objects) == (2, 0)
     assert heard == [(2, 2)]
-    for row in (found.position, found.scale):
+    for row in (scores.position, scores.scale):
         assert (row.native.defined, row.native.total) == (0, 0)
         assert math.isnan(row.f1.value)
         assert math.isnan(row.slack.probability)
@@ -290,22 +290,22 @@ def test_nobody_qualifies() -> None:
 
 def test_the_batch_bounds_what_is_drawn_at_once() -> None:
     model = Blobs(*blob_scenes(1))
-    found = record(model, 1)
+    factual = record(model, 1)
     for batch, tile in ((1, 1), (6, 2), (64, 4)):  # three slots a scene, a ninth of them at once
         model.largest_tile = 0
-        measure_covariance(model, found, only(found, 1), batch)
+        measure_covariance(model, factual, only(factual, 1), batch)
         assert model.largest_tile == tile
 
 
 def test_full_precision_whatever_is_switched_on_outside() -> None:
     model = Blobs(*blob_scenes(1))
-    found = record(model, 1)
+    factual = record(model, 1)
     settings = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     try:
         torch.set_float32_matmul_precision("high")
         torch.backends.cudnn.allow_tf32 = True
         with torch.autocast("cpu", torch.bfloat16):
-            score_covariance(model, found, 8)
+            score_covariance(model, factual, 8)
             assert torch.is_autocast_enabled("cpu")
         with pytest.raises(KeyError), full_precision():
             raise KeyError
@@ -331,8 +331,8 @@ def test_a_violated_proposition_is_an_error(name: str, monkeypatch: pytest.Monke
     original = getattr(covariance_bounds, name)
 
     def tampered(*arguments: object) -> Inequality:
-        found = original(*arguments)
-        left, right = found.left.double().clone(), found.right.double()
+        inequality = original(*arguments)
+        left, right = inequality.left.double().clone(), inequality.right.double()
         if left.dim() == 1:
             left[1] = right[1] + 1e-12
         else:
@@ -340,11 +340,11 @@ def test_a_violated_proposition_is_an_error(name: str, monkeypatch: pytest.Monke
         return Inequality(left, right)
 
     model = Rigid(*blob_scenes(1))
-    found = record(model, 1)
-    measure_covariance(model, found, only(found, 1), 8)
+    factual = record(model, 1)
+    measure_covariance(model, factual, only(factual, 1), 8)
     monkeypatch.setattr(covariance_bounds, name, tampered)
     with pytest.raises(ArithmeticError, match=r"does not hold: .* is not at most .* slack"):
-        measure_covariance(model, found, only(found, 1), 8)
+        measure_covariance(model, factual, only(factual, 1), 8)
 
 
 def test_the_error_names_the_worst_place() -> None:
@@ -368,9 +368,9 @@ def test_logits_must_be_finite() -> None:
             return super().native_logits(slots) * math.inf
 
     model = Endless(*blob_scenes(1))
-    found = record(model, 1)
+    factual = record(model, 1)
     with pytest.raises(GeocoError, match="finite"):
-        measure_covariance(model, found, only(found, 1), 8)
+        measure_covariance(model, factual, only(factual, 1), 8)
 
 
 def test_refusals() -> None:
@@ -389,9 +389,9 @@ def test_refusals() -> None:
 def test_the_reference_scene_has_edited_competitors() -> None:
     """By hand: alpha against sigma(q - b_e), not against the factual alpha moved along."""
     model = Slopes(*blob_scenes(1))
-    found = record(model, 1)
-    drawn = model.draw(found.encoded(torch.tensor([0])).slots)[0]
-    position = measure_covariance(model, found, only(found, 1), 8)[0]
+    factual = record(model, 1)
+    drawn = model.draw(factual.encoded(torch.tensor([0])).slots)[0]
+    position = measure_covariance(model, factual, only(factual, 1), 8)[0]
     alpha = compositing.compute_alpha(drawn)[1]
     gone = []
     for x, y in MOVES:

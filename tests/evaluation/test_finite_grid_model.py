@@ -122,16 +122,16 @@ def plain_measures(
 
 
 @torch.no_grad()
-def plain_rows(model: GeoCo, found: Factual, index: int) -> list[dict[str, list[float]]]:
+def plain_rows(model: GeoCo, factual: Factual, index: int) -> list[dict[str, list[float]]]:
     rows = []
     for family in (MOVES, SCALINGS):
         measures: dict[str, list[float]] = {}
-        for window in range(len(found)):
-            factual = found.encoded(torch.tensor([window]))
-            assert factual.attention is not None
-            slots = Slots(*(getattr(factual.slots, part.name).double() for part in fields(Slots)))
+        for window in range(len(factual)):
+            encoded = factual.encoded(torch.tensor([window]))
+            assert encoded.attention is not None
+            slots = Slots(*(getattr(encoded.slots, part.name).double() for part in fields(Slots)))
             for command in family:
-                values = plain_measures(model, slots, factual.attention.double(), index, command)
+                values = plain_measures(model, slots, encoded.attention.double(), index, command)
                 for name, value in values.items():
                     measures.setdefault(name, []).append(value)
         rows.append(measures)
@@ -141,9 +141,11 @@ def plain_rows(model: GeoCo, found: Factual, index: int) -> list[dict[str, list[
 @pytest.mark.parametrize("selector", [True, False])
 @pytest.mark.parametrize("index", [0, 2])
 def test_our_model_against_a_plain_loop(selector: bool, index: int) -> None:
-    model, found = tiny(**({} if selector else {"selector": config.SelectorConfig(enabled=False)}))
-    rows = measure_covariance(GeoCoModel(model), found, only(found, index), 2)
-    for row, expected in zip(rows, plain_rows(model, found, index), strict=True):
+    model, factual = tiny(
+        **({} if selector else {"selector": config.SelectorConfig(enabled=False)})
+    )
+    rows = measure_covariance(GeoCoModel(model), factual, only(factual, index), 2)
+    for row, expected in zip(rows, plain_rows(model, factual, index), strict=True):
         slack, reference_slack = (max(expected.pop(n)) for n in ("slack", "reference_slack"))
         assert row.slack.transported_probability == pytest.approx(slack, rel=1e-3, abs=1e-15)
         assert row.slack.probability == pytest.approx(reference_slack, rel=1e-3, abs=1e-15)
@@ -159,11 +161,11 @@ def test_our_model_against_a_plain_loop(selector: bool, index: int) -> None:
 
 
 def test_the_selector_has_a_part_in_final_outputs() -> None:
-    model, found = tiny()
+    model, factual = tiny()
     drawing = GeoCoModel(model)
-    first = measure_covariance(drawing, found, only(found, 0), 8)
+    first = measure_covariance(drawing, factual, only(factual, 0), 8)
     model.selector = None
-    second = measure_covariance(GeoCoModel(model), found, only(found, 0), 8)
+    second = measure_covariance(GeoCoModel(model), factual, only(factual, 0), 8)
     for one, two in zip(first, second, strict=True):
         assert one.extended == two.extended
         assert one.probability != two.probability
@@ -177,10 +179,10 @@ def test_native_and_extended_differ_where_the_edge_is_felt() -> None:
             return torch.ones_like(super().validity(scale))
 
     layers = ((17, 3), (33, 3))
-    model, found = tiny(decoder=config.DecoderConfig(broadcast=9, layers=layers))
-    chosen = only(found, 1)
+    model, factual = tiny(decoder=config.DecoderConfig(broadcast=9, layers=layers))
+    chosen = only(factual, 1)
     careful, careless = (
-        measure_covariance(kind(model), found, chosen, 8) for kind in (GeoCoModel, Careless)
+        measure_covariance(kind(model), factual, chosen, 8) for kind in (GeoCoModel, Careless)
     )
     for one, two in zip(careful, careless, strict=True):
         assert one.native.defined == two.native.defined == 12
@@ -191,16 +193,16 @@ def test_other_decoders() -> None:
     """Ordinary convolutions reach as far at every scale; a warped canvas reaches nowhere."""
     for design, native in (("conventional", 12), ("canonical", 0)):
         settings = config.DecoderConfig(design=design, broadcast=9, layers=((17, 3), (33, 3)))
-        model, found = tiny(decoder=settings)
-        for row in measure_covariance(GeoCoModel(model), found, only(found, 0), 8):
+        model, factual = tiny(decoder=settings)
+        for row in measure_covariance(GeoCoModel(model), factual, only(factual, 0), 8):
             assert row.native.defined == native
             assert row.extended.defined == 12
 
 
 def test_single_precision_is_near_double() -> None:
-    model, found = tiny()
-    double = measure_covariance(GeoCoModel(model), found, only(found, 1), 8)
-    single = measure_covariance(GeoCoModel(model.float()), found, only(found, 1), 8)
+    model, factual = tiny()
+    double = measure_covariance(GeoCoModel(model), factual, only(factual, 1), 8)
+    single = measure_covariance(GeoCoModel(model.float()), factual, only(factual, 1), 8)
     for one, two in zip(double, single, strict=True):
         assert one.extended.value == pytest.approx(two.extended.value, rel=1e-3)
         assert one.probability.value == pytest.approx(two.probability.value, rel=1e-2)
@@ -222,8 +224,8 @@ def test_a_finer_decoder_is_more_covariant() -> None:
         )
         model = GeoCo(tiny_settings(decoder=settings)).double()
         model.decoder.place.weight.mul_(6)
-        found = record(Blobs(slots, attention, model.size), 2)
-        errors.append(measure_covariance(GeoCoModel(model), found, only(found, 1), 8)[1])
+        factual = record(Blobs(slots, attention, model.size), 2)
+        errors.append(measure_covariance(GeoCoModel(model), factual, only(factual, 1), 8)[1])
     # Six pixels are whole ones on every grid that is rectified: only scalings are inexact.
     assert 0 < errors[1].extended.value < 0.7 * errors[0].extended.value
     assert errors[1].native.value < 0.7 * errors[0].native.value
@@ -237,19 +239,19 @@ def assert_same(one: CovarianceRow, two: CovarianceRow) -> None:
 
 
 def test_the_compute_batch_changes_nothing() -> None:
-    model, found = tiny()
-    chosen = only(found, 1)
-    rows = [measure_covariance(GeoCoModel(model), found, chosen, batch) for batch in (1, 3, 64)]
+    model, factual = tiny()
+    chosen = only(factual, 1)
+    rows = [measure_covariance(GeoCoModel(model), factual, chosen, batch) for batch in (1, 3, 64)]
     for other in rows[1:]:
         for one, two in zip(rows[0], other, strict=True):
             assert_same(one, two)
 
 
 def test_our_model_through_the_protocol() -> None:
-    model, found = tiny()
-    scores = score_covariance(GeoCoModel(model), found, 8)
-    chosen = choose_objects(GeoCoModel(model), found, 8)
-    position, scale = measure_covariance(GeoCoModel(model), found, chosen, 8)
+    model, factual = tiny()
+    scores = score_covariance(GeoCoModel(model), factual, 8)
+    chosen = choose_objects(GeoCoModel(model), factual, 8)
+    position, scale = measure_covariance(GeoCoModel(model), factual, chosen, 8)
     assert scores.objects == int(chosen.sum()) > 0
     assert_same(scores.position, position)
     assert_same(scores.scale, scale)

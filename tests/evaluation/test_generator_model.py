@@ -73,8 +73,8 @@ def picture(drawn: Decoded) -> Tensor:
 def drawn_alone(window: int, edit: SceneEdit, donor: int | None = None) -> tuple[Tensor, Tensor]:
     """The generator's picture of one edit, asked for by itself."""
     indices = [window] if donor is None else [window, donor]
-    found = dataset().render_counterfactuals(indices, [(0, edit)])
-    return found.frames[0], found.masks[0]
+    pictures = dataset().render_counterfactuals(indices, [(0, edit)])
+    return pictures.frames[0], pictures.masks[0]
 
 
 def test_without_an_edit_it_is_the_true_picture() -> None:
@@ -279,11 +279,11 @@ def test_nothing_but_edits_is_wrong() -> None:
 
 def test_tables_whatever_the_batches(tmp_path: Path) -> None:
     truth = TrueScenes(dataset())
-    found = evaluate(truth, dataset(), tmp_path, "truth", ("editing",), batch=50, windows=2)
+    results = evaluate(truth, dataset(), tmp_path, "truth", ("editing",), batch=50, windows=2)
     factual = compute_factual(truth, dataset(), 1, 2)
     records = editing.record_edits(truth, factual, 3)
     wanted = editing.score_editing(records)
-    assert found.tables["editing"] == as_values(wanted)
+    assert results.tables["editing"] == as_values(wanted)
     for scope in (wanted.all, wanted.interior):
         for kind in (scope.position, scope.scale, scope.transplant):
             assert kind.edits > 0

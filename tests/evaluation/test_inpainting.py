@@ -136,11 +136,11 @@ def test_a_transplant_lies_on_the_recipients_floor() -> None:
 def test_regions_by_hand() -> None:
     frame, labels = square()
     layer = inpainting.cut_out(frame, labels, torch.tensor([1]))
-    found = inpainting.find_region(layer, by_pixels(3, 0))
+    region = inpainting.find_region(layer, by_pixels(3, 0))
     # Together 11 x 8; two four-connected steps add two rows or columns on each side, less corners.
-    assert int(found.sum()) == 11 * 8 + 2 * 2 * (11 + 8) + 4
-    assert found[0, 15, 8]
-    assert not found[0, 15, 7]
+    assert int(region.sum()) == 11 * 8 + 2 * 2 * (11 + 8) + 4
+    assert region[0, 15, 8]
+    assert not region[0, 15, 7]
     soft = inpainting.cut_out(*square(soft=0.5), torch.tensor([1]))
     ring = soft.alpha.clone()
     ring[0, 15, 25] = 0.2  # a footprint beyond the support
@@ -164,7 +164,7 @@ def test_on_solids_it_is_close_to_the_truth_where_nothing_was_hidden() -> None:
     edit = AffineMap.from_move(torch.tensor([[6, 0]]).expand(8, 2), 64, 64)
     guess = inpainting.compose_target(layer, edit)
     truth = dataset.render_counterfactuals(windows, [(k, Move(1, 6, 0)) for k in range(8)])
-    found = psnr(guess, truth.frames.double() / 255).numpy()
+    scores = psnr(guess, truth.frames.double() / 255).numpy()
     unmoved = psnr(frames, truth.frames.double() / 255).numpy()
-    assert np.median(found) > 38
-    assert (found > unmoved).all()
+    assert np.median(scores) > 38
+    assert (scores > unmoved).all()

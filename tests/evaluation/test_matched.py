@@ -94,13 +94,13 @@ def test_what_a_model_cannot_be_asked_is_undefined() -> None:
 
 def test_who_is_asked_and_who_gives() -> None:
     model, dataset, _ = shown()
-    found = windows.compute_factual(model, dataset, 4)
-    objects = reference_objects.find_references(found)
+    factual = windows.compute_factual(model, dataset, 4)
+    objects = reference_objects.find_references(factual)
     # Two objects in each of six windows, both associated with their own slots.
     assert objects.window.tolist() == [w for w in range(6) for _ in range(2)]
     assert objects.label.tolist() == [1, 2] * 6
     assert objects.slot.tolist() == [1, 2] * 6
-    asked = reference_objects.ask_transplants(found, objects)
+    asked = reference_objects.ask_transplants(factual, objects)
     # Windows 0 and 1 are of video 0, whose next video has windows 2 and 3, and so on in a circle.
     # In window-major order 1 follows 4, and 0 follows 5.
     donors = objects.window[asked.donor].view(6, 2)[:, 0].tolist()
@@ -111,15 +111,15 @@ def test_who_is_asked_and_who_gives() -> None:
 def test_donors_by_rank_modulo_their_number() -> None:
     model, dataset, _ = shown()
     dataset.masks[2][dataset.masks[2] == 2] = 0  # the donor window of the first has one object
-    found = windows.compute_factual(model, dataset, 4)
-    objects = reference_objects.find_references(found)
-    asked = reference_objects.ask_transplants(found, objects)
+    factual = windows.compute_factual(model, dataset, 4)
+    objects = reference_objects.find_references(factual)
+    asked = reference_objects.ask_transplants(factual, objects)
     first = objects.window[asked.object] == 0
     assert objects.label[asked.donor[first]].tolist() == [1, 1]
     dataset.masks[2] = 0  # and now none: there is no pair
-    found = windows.compute_factual(model, dataset, 4)
-    objects = reference_objects.find_references(found)
-    asked = reference_objects.ask_transplants(found, objects)
+    factual = windows.compute_factual(model, dataset, 4)
+    objects = reference_objects.find_references(factual)
+    asked = reference_objects.ask_transplants(factual, objects)
     assert 0 not in objects.window[asked.object].tolist()
 
 
@@ -128,11 +128,11 @@ def test_an_object_without_a_slot_is_left_as_it_is() -> None:
     dataset.masks[0, 2:6, 20:24] = 3  # of the background slot, whom no other object wants
     dataset.masks[1] = 0
     dataset.masks[1, 2:6, 20:24] = 1
-    found = windows.compute_factual(model, dataset, 4)
-    assert found.reference is not None
-    found = replace(found, masks=found.masks.clone())
-    found.masks[1, :, 2:6, 20:24] = False  # nobody owns these pixels
-    records = matched.record_matched(model, dataset, found, 4)
+    factual = windows.compute_factual(model, dataset, 4)
+    assert factual.reference is not None
+    factual = replace(factual, masks=factual.masks.clone())
+    factual.masks[1, :, 2:6, 20:24] = False  # nobody owns these pixels
+    records = matched.record_matched(model, dataset, factual, 4)
     lost = records.where((records.window == 1) & (records.label == 1))
     assert not lost.edited.any()
     assert not lost.valid.any()
@@ -159,15 +159,15 @@ def test_an_object_without_a_slot_is_left_as_it_is() -> None:
 
 def test_without_masks_there_is_no_such_table() -> None:
     model, dataset, _ = shown()
-    found = replace(windows.compute_factual(model, dataset, 4), reference=None)
+    factual = replace(windows.compute_factual(model, dataset, 4), reference=None)
     with pytest.raises(GeocoError, match="needs reference masks"):
-        matched.record_matched(model, dataset, found, 4)
+        matched.record_matched(model, dataset, factual, 4)
 
 
 def test_batches_change_nothing() -> None:
     model, dataset = tiny(), solids()
-    found = windows.compute_factual(model, dataset, 8)
-    one, two = (matched.record_matched(model, dataset, found, batch) for batch in (3, 50))
+    factual = windows.compute_factual(model, dataset, 8)
+    one, two = (matched.record_matched(model, dataset, factual, batch) for batch in (3, 50))
     for part in fields(one):
         np.testing.assert_allclose(
             getattr(one, part.name), getattr(two, part.name), rtol=1e-9, err_msg=part.name
@@ -178,7 +178,7 @@ def test_no_more_masks_are_warped_at_once_than_a_batch_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model, dataset, records = shown()
-    found = windows.compute_factual(model, dataset, 4)
+    factual = windows.compute_factual(model, dataset, 4)
     sizes, warp = [], edit_maps.warp_mask
 
     def noted(mask: Tensor, edit: AffineMap) -> Tensor:
@@ -187,7 +187,7 @@ def test_no_more_masks_are_warped_at_once_than_a_batch_has(
 
     monkeypatch.setattr(edit_maps, "warp_mask", noted)
     monkeypatch.setattr(commands, "_CHUNK", 3)
-    again = matched.record_matched(model, dataset, found, 3)
+    again = matched.record_matched(model, dataset, factual, 3)
     assert max(sizes) == 3
     np.testing.assert_array_equal(again.reference_valid, records.reference_valid)
     assert sum(sizes) > len(records)
@@ -196,29 +196,29 @@ def test_no_more_masks_are_warped_at_once_than_a_batch_has(
 def test_records_of_our_model_by_brute_force() -> None:
     """Edit by edit, through `decode` of whole scenes; solids tells the truth."""
     model, dataset = tiny(), solids()
-    found = windows.compute_factual(model, dataset, 8)
-    objects = reference_objects.find_references(found)
-    records = matched.record_matched(model, dataset, found, 8)
+    factual = windows.compute_factual(model, dataset, 8)
+    objects = reference_objects.find_references(factual)
+    records = matched.record_matched(model, dataset, factual, 8)
     generator = np.random.default_rng(0)
     chosen = generator.permutation(np.flatnonzero(records.edited))[:30]
     assert set(records.kind[chosen]) == {0, 1, 2}
     assert set(np.isnan(records.exact_f1[chosen])) == {False, True}
     for row in chosen:
         one = {part.name: getattr(records, part.name)[row] for part in fields(records)}
-        compare_record(model, dataset, found, objects, one)
+        compare_record(model, dataset, factual, objects, one)
 
 
-def compare_record(model, dataset, found, objects, one) -> None:  # type: ignore[no-untyped-def]
-    window = int(np.flatnonzero(found.window == one["window"])[0])
+def compare_record(model, dataset, factual, objects, one) -> None:  # type: ignore[no-untyped-def]
+    window = int(np.flatnonzero(factual.window == one["window"])[0])
     mine = (objects.window == window) & (objects.label == int(one["label"]))
     number = int(mine.nonzero()[0, 0])
     slot = int(objects.slot[number])
     assert slot >= 0
-    encoded = found.encoded(torch.tensor([window]))
+    encoded = factual.encoded(torch.tensor([window]))
     state = encoded.slots
     new = Slots(state.appearance[:, [slot]], state.position[:, [slot]], state.scale[:, [slot]])
-    frame = found.frame[[window]].double() / 255
-    layer = inpainting.cut_out(frame, found.reference[[window]], objects.label[[number]])
+    frame = factual.frame[[window]].double() / 255
+    layer = inpainting.cut_out(frame, factual.reference[[window]], objects.label[[number]])
     center = objects.center[[number]]
     item, index = int(one["label"]) - 1, int(one["window"])
     if one["kind"] == 0:
@@ -227,7 +227,7 @@ def compare_record(model, dataset, found, objects, one) -> None:  # type: ignore
         new = replace(new, position=new.position + edit.offset.to(new.position)[:, None])
         target, region = inpainting.compose_target(layer, edit), inpainting.find_region(layer, edit)
         truth = dataset.render_counterfactuals([index], [(0, Move(item, *move))])
-        own = edit_maps.warp_mask(found.masks[[window], slot], edit)
+        own = edit_maps.warp_mask(factual.masks[[window], slot], edit)
     elif one["kind"] == 1:
         factor = FACTORS[one["command"]]
         new = replace(new, scale=new.scale * factor)
@@ -235,21 +235,21 @@ def compare_record(model, dataset, found, objects, one) -> None:  # type: ignore
         target, region = inpainting.compose_target(layer, edit), inpainting.find_region(layer, edit)
         truth = dataset.render_counterfactuals([index], [(0, Scale(item, factor))])
         own_edit = AffineMap.from_resize(torch.tensor([factor]), state.position[:, slot])
-        own = edit_maps.warp_mask(found.masks[[window], slot], own_edit)
+        own = edit_maps.warp_mask(factual.masks[[window], slot], own_edit)
     else:
-        asked = reference_objects.ask_transplants(found, objects)
+        asked = reference_objects.ask_transplants(factual, objects)
         donor = int(asked.donor[int((asked.object == number).nonzero()[0, 0])])
         assert int(objects.label[donor]) == one["donor_label"]
         far, far_slot = int(objects.window[donor]), int(objects.slot[donor])
-        new = replace(new, appearance=found.slots.appearance[[far]][:, [far_slot]])
-        far_frame = found.frame[[far]].double() / 255
-        given = inpainting.cut_out(far_frame, found.reference[[far]], objects.label[[donor]])
+        new = replace(new, appearance=factual.slots.appearance[[far]][:, [far_slot]])
+        far_frame = factual.frame[[far]].double() / 255
+        given = inpainting.cut_out(far_frame, factual.reference[[far]], objects.label[[donor]])
         edit = AffineMap.from_transplant(
             center, objects.radius[[number]], objects.center[[donor]], objects.radius[[donor]]
         )
         target = inpainting.compose_target(given, edit, layer.background)
         region = inpainting.find_transplant_region(layer, given, edit)
-        far_index = int(found.window[far])
+        far_index = int(factual.window[far])
         swap = Replace(item, 1, int(objects.label[donor]) - 1)
         assert one["reference_valid"] == bool(
             edit_maps.is_large_enough(edit_maps.warp_mask(objects.mask[donor], edit))[0]
@@ -260,7 +260,7 @@ def compare_record(model, dataset, found, objects, one) -> None:  # type: ignore
     image = compositing.composite(rgb, compositing.compute_alpha(logits))
     support = compositing.compute_masks(logits)[:, slot]
     exact, mask = truth.frames.double() / 255, truth.masks == item + 1
-    before = found.image[[window]].double()
+    before = factual.image[[window]].double()
     kept = measure_preservation(before, image, region)
     expected = {
         "oracle": psnr(image, target),

@@ -50,8 +50,8 @@ def test_protocols() -> None:
 
 def test_one_slot_decoded_anew_is_the_whole_scene_decoded_anew() -> None:
     model = tiny()
-    found = windows.compute_factual(model, solids(), 4)
-    encoded = found.encoded(torch.arange(len(found)))
+    factual = windows.compute_factual(model, solids(), 4)
+    encoded = factual.encoded(torch.arange(len(factual)))
     fields_ = model.fields(encoded.slots)
     for index in range(model.slots):
         one = Slots(
@@ -78,10 +78,10 @@ class Plain:
 
 def test_slots_that_are_drawn_once_give_the_same_stability() -> None:
     model = tiny()
-    found = windows.compute_factual(model, solids(), 4)
+    factual = windows.compute_factual(model, solids(), 4)
     for scores in (stability.score_stability, stability.score_shared_background):
         one, two = (
-            as_values(scores(m, found, batch)) for m, batch in ((model, 7), (Plain(model), 5))
+            as_values(scores(m, factual, batch)) for m, batch in ((model, 7), (Plain(model), 5))
         )
         assert one["spreads"][0]["radius"]["deviation"] > 0
         for left, right in zip(one["spreads"], two["spreads"], strict=True):
@@ -91,9 +91,9 @@ def test_slots_that_are_drawn_once_give_the_same_stability() -> None:
 
 def test_both_ways_of_decoding_give_the_same_records() -> None:
     model = tiny()
-    found = windows.compute_factual(model, solids(), 4)
-    assert found.valid.sum() > 4
-    one, two = (editing.record_edits(m, found, 4) for m in (model, Plain(model)))
+    factual = windows.compute_factual(model, solids(), 4)
+    assert factual.valid.sum() > 4
+    one, two = (editing.record_edits(m, factual, 4) for m in (model, Plain(model)))
     assert not isinstance(Plain(model), OneSlotModel)
     assert_same_records(one, two)
 
@@ -124,19 +124,19 @@ def test_the_compute_batch_changes_nothing() -> None:
 
 def test_every_initialisation_of_psnr_starts_from_its_own_positions() -> None:
     model, dataset = tiny(), solids()
-    found = windows.compute_factual(model, dataset, 3, 5)
-    frames = dataset.batch(found.window.tolist()).video[:, 0].double() / 255
+    factual = windows.compute_factual(model, dataset, 3, 5)
+    frames = dataset.batch(factual.window.tolist()).video[:, 0].double() / 255
     for initialization in (0, 2):
         starts = [
-            draw_starting_positions(int(w), model.slots, initialization) for w in found.window
+            draw_starting_positions(int(w), model.slots, initialization) for w in factual.window
         ]
         with torch.no_grad():
             bound = model.model.bind(frames[:, None], torch.stack(starts).double())
             image = model.model.decode(bound).image[:, 0]
         expected = -10 * (image - frames).square().mean((1, 2, 3)).log10()
-        psnr = windows.measure_reconstruction(model, found, initialization, 2)
+        psnr = windows.measure_reconstruction(model, factual, initialization, 2)
         torch.testing.assert_close(psnr, expected, rtol=1e-5, atol=1e-5)
-    assert not torch.allclose(psnr, found.psnr)
+    assert not torch.allclose(psnr, factual.psnr)
 
 
 def test_starting_positions_are_those_of_batches_of_four() -> None:
@@ -315,9 +315,9 @@ def test_another_model_of_the_same_name_is_told_apart(tmp_path: Path) -> None:
 def test_other_masks_and_other_windows_are_told_apart(tmp_path: Path) -> None:
     class Unmasked(SolidsDataset):
         def batch(self, indices: Sequence[int]) -> ClipBatch:
-            found = super().batch(indices)
-            assert found.masks is not None
-            return replace(found, masks=torch.zeros_like(found.masks))
+            clips = super().batch(indices)
+            assert clips.masks is not None
+            return replace(clips, masks=torch.zeros_like(clips.masks))
 
     longer = SOLIDS.model_copy(update={"window": config.WindowConfig(length=2)})
     evaluate(tiny(), solids(), tmp_path, "tiny", ["stability"], windows=4)
@@ -351,9 +351,9 @@ def test_a_smaller_tile_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_finished_evaluation_looks_at_nothing_again(tmp_path: Path) -> None:
     dataset, model = Numbered(video_major(3, 2)), Discs(scenes(6))
-    found = evaluate(model, dataset, tmp_path, "discs")
+    results = evaluate(model, dataset, tmp_path, "discs")
     done = model.decoded
-    assert evaluate(model, dataset, tmp_path, "discs").tables == found.tables
+    assert evaluate(model, dataset, tmp_path, "discs").tables == results.tables
     assert model.decoded == done
 
 

@@ -496,7 +496,7 @@ def warped(mask: np.ndarray, factor: float, old: list[float], new: list[float]) 
 
 def one_by_one(model: GeoCoModel, dataset: SolidsDataset) -> list[tuple[float, ...]]:
     """Every edit alone and frame by frame: video, donor, kind, command, F1, no-op."""
-    found: dict[int, tuple[Binding, int, np.ndarray]] = {}
+    anchors: dict[int, tuple[Binding, int, np.ndarray]] = {}
     network = model.model
     for track in track_objects(model, dataset, choose_first_windows(dataset), 1000):
         if track is not None:
@@ -505,7 +505,7 @@ def one_by_one(model: GeoCoModel, dataset: SolidsDataset) -> list[tuple[float, .
             starts = draw_starting_positions(window, 4)[None].double()
             binding, slot = network.bind(frames, starts), track.anchor.slot
             owner = network.decode(binding).fields.logits[0].argmax(1).numpy()
-            found[track.video] = binding, slot, owner == slot
+            anchors[track.video] = binding, slot, owner == slot
 
     def seen(binding: Binding, frame: int, slot: int, state: Slots) -> np.ndarray:
         """Where a slot is seen in a frame in which it has another state; all are drawn anew."""
@@ -517,11 +517,11 @@ def one_by_one(model: GeoCoModel, dataset: SolidsDataset) -> list[tuple[float, .
         return slots.appearance, slots.position, slots.scale
 
     result: list[tuple[float, ...]] = []
-    videos = list(found)
+    videos = list(anchors)
     wanted = [(POSITION, c) for c in range(4)] + [(SCALE, c) for c in range(5) if c != IDENTITY]
     for video, (kind, command) in product(videos, [*wanted, (TRANSPLANT, 0)]):
         donor = videos[(videos.index(video) + 1) % len(videos)] if kind == TRANSPLANT else video
-        (binding, slot, masks), (other, given, sources) = found[video], found[donor]
+        (binding, slot, masks), (other, given, sources) = anchors[video], anchors[donor]
         shared, area, kept, before = 0, 0, 0, 0
         for frame in range(binding.slots.scale.shape[1]):
             look, place, scale = (part[0, [frame]][:, [slot]] for part in parts(binding.slots))
@@ -584,8 +584,8 @@ def test_a_temporal_model_is_tracked_by_its_initializer() -> None:
     assert network.temporal is not None
     video = dataset.batch([0, 2]).images().double()
     starts = torch.stack([draw_starting_positions(window, 4) for window in (0, 2)])
-    found = model.track(video, starts)
-    assert found.attention is not None
+    tracks = model.track(video, starts)
+    assert tracks.attention is not None
     start = network.attention.start_slots(starts.double())
     history: list[Slots] = []
     with torch.no_grad():
@@ -596,11 +596,11 @@ def test_a_temporal_model_is_tracked_by_its_initializer() -> None:
             bound = network.attention(network.encoder(video[:, frame]), start, iterations)
             history.append(bound.slots)
             start = network.temporal(history[-2:])
-            torch.testing.assert_close(found.slots.position[:, frame], bound.slots.position)
-            torch.testing.assert_close(found.slots.appearance[:, frame], bound.slots.appearance)
-            torch.testing.assert_close(found.attention[:, frame], bound.attention)
+            torch.testing.assert_close(tracks.slots.position[:, frame], bound.slots.position)
+            torch.testing.assert_close(tracks.slots.appearance[:, frame], bound.slots.appearance)
+            torch.testing.assert_close(tracks.attention[:, frame], bound.attention)
         plain = network.bind(video, starts.double(), temporal=False)
-    assert not torch.allclose(found.slots.position[:, 1], plain.slots.position[:, 1])
+    assert not torch.allclose(tracks.slots.position[:, 1], plain.slots.position[:, 1])
 
 
 def test_protocols() -> None:

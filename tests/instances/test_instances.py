@@ -137,9 +137,9 @@ def test_an_edge_pixel_belongs_to_whom_it_shows_most(color: tuple[int, int, int]
     blocks = (64, 8, 64, 8)
     frame = fine.frame.reshape(*blocks, 3).mean((1, 3)).round().astype(np.uint8)
     share = fine.masks.reshape(blocks).mean((1, 3))
-    found = find_instances(frame[None])[0] > 0
-    assert found[share > 0.6].all()
-    assert not found[share < 0.25].any()
+    mask = find_instances(frame[None])[0] > 0
+    assert mask[share > 0.6].all()
+    assert not mask[share < 0.25].any()
 
 
 def test_an_enlarged_frame_has_the_same_instances() -> None:
@@ -190,17 +190,19 @@ def test_a_hidden_object_takes_its_number_up_again() -> None:
     beside, behind = Canvas(), Canvas()
     beside.disc(30, 20, 5, BLUE).disc(30, 40, 9, RED)
     behind.disc(30, 36, 5, BLUE).disc(30, 40, 9, RED)
-    found = found_in(beside, behind, behind, beside)
-    assert (found[0] == found[3]).all()
-    assert len(np.unique(found)) == 3
-    assert len(np.unique(found[1])) == 2
+    instances = found_in(beside, behind, behind, beside)
+    assert (instances[0] == instances[3]).all()
+    assert len(np.unique(instances)) == 3
+    assert len(np.unique(instances[1])) == 2
 
 
 def test_a_number_goes_with_its_colour() -> None:
     one = Canvas().disc(30, 24, 6, RED).disc(30, 40, 6, BLUE)
     other = Canvas().disc(30, 24, 6, BLUE).disc(30, 40, 6, RED)
-    found = found_in(one, other)
-    assert found[0, 30, 24] == found[1, 30, 40] != found[0, 30, 40] == found[1, 30, 24]
+    instances = found_in(one, other)
+    assert (
+        instances[0, 30, 24] == instances[1, 30, 40] != instances[0, 30, 40] == instances[1, 30, 24]
+    )
 
 
 def test_the_same_frames_give_the_same_masks() -> None:
@@ -225,14 +227,14 @@ def test_the_allowance_by_hand() -> None:
 
 def test_scores_by_hand() -> None:
     """A 4 x 4 object found one column off; one of nine pixels does not count; one is missed."""
-    true, found = np.zeros((2, 1, 20, 20), np.uint8)
+    true, instances = np.zeros((2, 1, 20, 20), np.uint8)
     true[0, 2:6, 2:6] = 1
-    found[0, 2:6, 3:7] = 4
+    instances[0, 2:6, 3:7] = 4
     true[0, 10:13, 2:5] = 2
-    found[0, 10:13, 2:5] = 5
+    instances[0, 10:13, 2:5] = 5
     true[0, 10:14, 10:14] = 3
-    found[0, 10:14, 14:18] = 6  # beside the third: common with the allowance are 8 of 32 pixels
-    result = score_masks(true, found)
+    instances[0, 10:14, 14:18] = 6  # beside the third: common with the allowance are 8 of 32 pixels
+    result = score_masks(true, instances)
     assert result.iou.tolist() == [12 / 20, 0]
     assert result.allowed.tolist() == [1, 8 / 32]
     assert (result.missed, result.false, result.same_number) == (0.5, 1, 1)
@@ -249,9 +251,9 @@ def test_scores_of_nothing() -> None:
 def test_numbers_that_change_are_counted() -> None:
     true = np.zeros((4, 8, 8), np.uint8)
     true[:, 1:5, 1:5] = 1
-    found = true.copy()
-    found[2] *= 3
-    assert score_masks(true, found).same_number == 3
+    instances = true.copy()
+    instances[2] *= 3
+    assert score_masks(true, instances).same_number == 3
 
 
 # -- the agreed quality ----------------------------------------------------------------------------
@@ -266,8 +268,8 @@ def test_quality_on_solids() -> None:
         pictures = render_scenes(
             dataset.extract_scenes(np.full(len(times), episode, np.int64), times), dataset.canvas
         )
-        found = find_instances(pictures.frames.permute(0, 2, 3, 1).numpy())
-        scores.append(score_masks(pictures.masks.numpy(), found))
+        instances = find_instances(pictures.frames.permute(0, 2, 3, 1).numpy())
+        scores.append(score_masks(pictures.masks.numpy(), instances))
     assert_quality(Scores.cat(scores))
 
 
@@ -281,8 +283,8 @@ def test_quality_on_the_reference(every: int, missed: float) -> None:
     with np.load(REFERENCE) as stored:
         frames, masks = stored["frames"][::every], stored["masks"][::every]
     pairs = zip(masks, frames, strict=True)
-    found = Scores.cat([score_masks(mask, find_instances(frame)) for mask, frame in pairs])
-    assert_quality(found, missed)
+    scores = Scores.cat([score_masks(mask, find_instances(frame)) for mask, frame in pairs])
+    assert_quality(scores, missed)
 
 
 def assert_quality(scores: Scores, missed: float = 0.01) -> None:

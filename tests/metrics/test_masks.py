@@ -39,17 +39,17 @@ def test_support_moments_by_hand() -> None:
     mask = torch.zeros(3, 3, 5, dtype=torch.bool)
     mask[0, 1, 2] = mask[0, 1, 4] = True  # at (0, 0) and (1, 0)
     mask[1, 0, 3] = True
-    found = metrics.support_moments(mask)
-    assert found.center[0].tolist() == [0.5, 0]
-    assert found.center[1].tolist() == [0.5, -1]
-    assert found.center[2].isnan().all()
-    assert found.radius.tolist() == [0.5, 0, 0]  # exactly: one pixel has no extent
-    assert found.coverage.tolist() == pytest.approx([2 / 15, 1 / 15, 0])
+    moments = metrics.support_moments(mask)
+    assert moments.center[0].tolist() == [0.5, 0]
+    assert moments.center[1].tolist() == [0.5, -1]
+    assert moments.center[2].isnan().all()
+    assert moments.radius.tolist() == [0.5, 0, 0]  # exactly: one pixel has no extent
+    assert moments.coverage.tolist() == pytest.approx([2 / 15, 1 / 15, 0])
 
 
 def test_support_moments_against_a_loop() -> None:
     masks = random_mask(0, 2, 3, 6, 9)
-    found = metrics.support_moments(masks)
+    moments = metrics.support_moments(masks)
     for index in np.ndindex(2, 3):
         points = [
             (-1 + 2 * column / 8, -1 + 2 * row / 5)
@@ -58,9 +58,9 @@ def test_support_moments_against_a_loop() -> None:
         ]
         x, y = (sum(axis) / len(points) for axis in zip(*points, strict=True))
         square = sum((u - x) ** 2 + (v - y) ** 2 for u, v in points) / len(points)
-        assert found.center[index].tolist() == pytest.approx([x, y])
-        assert found.radius[index].item() == pytest.approx(math.sqrt(square))
-        assert found.coverage[index].item() == pytest.approx(len(points) / 54)
+        assert moments.center[index].tolist() == pytest.approx([x, y])
+        assert moments.radius[index].item() == pytest.approx(math.sqrt(square))
+        assert moments.coverage[index].item() == pytest.approx(len(points) / 54)
 
 
 # -- decomposition ---------------------------------------------------------------------------------
@@ -105,10 +105,10 @@ def test_foreground_rand_leaves_out_the_reference_background() -> None:
 @settings(deadline=None)
 def test_adjusted_rand_against_all_pairs(pixels: list[tuple[int, int]]) -> None:
     one, other = (list(names) for names in zip(*pixels, strict=True))
-    found = metrics.adjusted_rand(torch.tensor(one), torch.tensor(other))
-    assert found == pytest.approx(rand_by_pairs(one, other), abs=1e-14)
-    assert found == metrics.adjusted_rand(torch.tensor(other), torch.tensor(one))
-    assert -0.5 <= found <= 1
+    score = metrics.adjusted_rand(torch.tensor(one), torch.tensor(other))
+    assert score == pytest.approx(rand_by_pairs(one, other), abs=1e-14)
+    assert score == metrics.adjusted_rand(torch.tensor(other), torch.tensor(one))
+    assert -0.5 <= score <= 1
 
 
 def test_adjusted_rand_of_a_whole_video() -> None:
@@ -135,8 +135,8 @@ def test_adjusted_rand_against_scikit_learn(foreground_only: bool) -> None:
     for reference, predicted in [video_labels(), *pairs]:
         kept = reference > 0 if foreground_only else reference >= 0
         expected = cluster.adjusted_rand_score(reference[kept].numpy(), predicted[kept].numpy())
-        found = metrics.adjusted_rand(reference, predicted, foreground_only)
-        assert found == pytest.approx(expected, abs=1e-12)
+        score = metrics.adjusted_rand(reference, predicted, foreground_only)
+        assert score == pytest.approx(expected, abs=1e-12)
 
 
 def test_overlaps_by_hand() -> None:
@@ -188,7 +188,7 @@ def test_attention_overlap_by_hand_and_against_a_loop() -> None:
     halves = torch.tensor([[1.0, 1, 0], [0, 2, 2], [0, 0, 0]])  # (1/2, 1/2, 0) and (0, 1/2, 1/2)
     assert metrics.attention_overlap(halves).item() == pytest.approx(2 * 0.25 / 6)
     attention = torch.rand(5, 4, 7)
-    found = metrics.attention_overlap(attention)
+    overlap = metrics.attention_overlap(attention)
     for frame in range(5):
         total = 0.0
         for i, j in itertools.permutations(range(4), 2):
@@ -196,7 +196,7 @@ def test_attention_overlap_by_hand_and_against_a_loop() -> None:
             total += sum(
                 float(a / one.sum() * b / other.sum()) for a, b in zip(one, other, strict=True)
             )
-        assert found[frame].item() == pytest.approx(total / 12, rel=1e-5)
+        assert overlap[frame].item() == pytest.approx(total / 12, rel=1e-5)
 
 
 # -- positions -------------------------------------------------------------------------------------
@@ -207,14 +207,14 @@ def test_position_error_and_drift_are_distances() -> None:
         torch.tensor([[0.0, 0.0], [math.nan, 0.1]]),
         torch.tensor([[0.3, -0.4], [0.0, 0.1]]),
     )
-    for found in (metrics.position_error(one, other), metrics.drift(other, one)):
-        assert found[0].item() == pytest.approx(0.5)
-        assert found[1].isnan()
+    for distances in (metrics.position_error(one, other), metrics.drift(other, one)):
+        assert distances[0].item() == pytest.approx(0.5)
+        assert distances[1].isnan()
     several = torch.randn(2, 6, 4, 2, generator=torch.Generator().manual_seed(0))
-    found = metrics.position_error(several[0], several[1])
+    distances = metrics.position_error(several[0], several[1])
     for i, j in np.ndindex(6, 4):
         expected = math.dist(several[0, i, j].tolist(), several[1, i, j].tolist())
-        assert found[i, j].item() == pytest.approx(expected, rel=1e-6)
+        assert distances[i, j].item() == pytest.approx(expected, rel=1e-6)
 
 
 def test_association_by_hand() -> None:
@@ -224,8 +224,8 @@ def test_association_by_hand() -> None:
     reference[0, 3, 3] = True
     reference[1, :3, :2] = True  # four pixels of slot 0, two of slot 1
     reference[2, 1:4, 0] = True  # one of slot 0, two of slot 1
-    found = metrics.associate(reference, decoded)
-    assert found.tolist() == [2, 0, 1, -1]  # the last is empty, and slots have run out
+    association = metrics.associate(reference, decoded)
+    assert association.tolist() == [2, 0, 1, -1]  # the last is empty, and slots have run out
     # Nor does an empty object take a slot that is left.
     assert metrics.associate(reference[[3, 1]], decoded).tolist() == [-1, 0]
     # A slot is given once: the third object's better half is another's whole.
@@ -239,7 +239,7 @@ def test_association_by_hand() -> None:
 def test_association_against_all_permutations(objects: int) -> None:
     reference = random_mask(objects, 3, 2, objects, 6, 6, share=0.2)
     decoded = torch.nn.functional.one_hot(labels(7, 4, 3, 2, 6, 6), 4).movedim(-1, -3).bool()
-    found = metrics.associate(reference, decoded)
+    association = metrics.associate(reference, decoded)
     for frame in np.ndindex(3, 2):
         shared = [[int((a & b).sum()) for b in decoded[frame]] for a in reference[frame]]
         slots = [*range(4), *[None] * objects]
@@ -247,7 +247,7 @@ def test_association_against_all_permutations(objects: int) -> None:
             sum(0 if j is None else row[j] for row, j in zip(shared, chosen, strict=True))
             for chosen in set(itertools.permutations(slots, objects))
         )
-        chosen = found[frame].tolist()
+        chosen = association[frame].tolist()
         taken = [j for j in chosen if j >= 0]
         assert len(set(taken)) == len(taken)
         assert sum(row[j] for row, j in zip(shared, chosen, strict=True) if j >= 0) == best
@@ -279,17 +279,17 @@ def test_a_tube_sums_before_it_divides() -> None:
 @settings(deadline=None, max_examples=30)
 def test_f1_against_a_loop(seed: int, share: float) -> None:
     one, other = random_mask(seed, 2, 3, 4, 5, share=share)
-    found = metrics.tube_f1(one, other).item()
-    assert found == metrics.tube_f1(other, one).item()
+    f1 = metrics.tube_f1(one, other).item()
+    assert f1 == metrics.tube_f1(other, one).item()
     hit = missed = false = 0
     for index in np.ndindex(3, 4, 5):
         a, b = bool(one[index]), bool(other[index])
         hit, missed, false = hit + (a and b), missed + (b and not a), false + (a and not b)
     precision, recall = hit / max(hit + false, 1), hit / max(hit + missed, 1)
     harmonic = 2 * precision * recall / (precision + recall) if hit else 0
-    assert found == pytest.approx(harmonic)
+    assert f1 == pytest.approx(harmonic)
     each = metrics.f1(one, other)
-    assert each.min().item() - 1e-12 <= found <= each.max().item() + 1e-12 or not one.any()
+    assert each.min().item() - 1e-12 <= f1 <= each.max().item() + 1e-12 or not one.any()
 
 
 def test_translation_error_by_hand() -> None:
@@ -297,13 +297,13 @@ def test_translation_error_by_hand() -> None:
     pixel = 2 / 63
     edited = torch.tensor([[6 * pixel, 0], [9 * pixel, 4 * pixel], [math.nan, 0]]).double()
     pixels = torch.tensor([[6.0, 0.0]] * 3)
-    found = metrics.translation_error(center, edited, pixels, 64, 64)
-    assert found[0].item() == pytest.approx(0, abs=1e-7)
-    assert found[1].item() == pytest.approx(5 / math.hypot(64, 64), rel=1e-6)
-    assert found[2].isnan()
+    errors = metrics.translation_error(center, edited, pixels, 64, 64)
+    assert errors[0].item() == pytest.approx(0, abs=1e-7)
+    assert errors[1].item() == pytest.approx(5 / math.hypot(64, 64), rel=1e-6)
+    assert errors[2].isnan()
     # The paper's conversion to distances on the grid.
     grid = metrics.position_error(edited, center + pixels * pixel)
-    torch.testing.assert_close(found * 2 * math.hypot(64, 64) / 63, grid, equal_nan=True)
+    torch.testing.assert_close(errors * 2 * math.hypot(64, 64) / 63, grid, equal_nan=True)
     wide = metrics.translation_error(center, edited, pixels, 33, 64)
     assert wide[1].item() == pytest.approx(math.hypot(3, 128 / 63) / math.hypot(33, 64), rel=1e-6)
 
@@ -316,8 +316,8 @@ def test_translation_error_of_an_ideal_move_is_zero() -> None:
         edit_maps.warp_mask(mask, edit_maps.AffineMap.from_move(commands, 64, 64))
     )
     before = metrics.support_moments(mask).center.expand(4, 2)
-    found = metrics.translation_error(before, after.center, commands, 64, 64)
-    assert found.max().item() < 1e-12
+    errors = metrics.translation_error(before, after.center, commands, 64, 64)
+    assert errors.max().item() < 1e-12
     ignored = metrics.translation_error(before, before, commands, 64, 64)
     assert ignored.tolist() == pytest.approx([6 / math.hypot(64, 64)] * 4)
 
@@ -332,26 +332,26 @@ def test_response_slopes_against_scipy() -> None:
         math.log(5)
     )
     values = torch.rand(3, 4, 5) + 0.1
-    found = metrics.response_slope(factors, values)
+    slopes = metrics.response_slope(factors, values)
     for index in np.ndindex(3, 4):
         fit = stats.linregress(factors.log().numpy(), values[index].double().log().numpy())
-        assert found[index].item() == pytest.approx(fit.slope)
+        assert slopes[index].item() == pytest.approx(fit.slope)
     values[0, 0, 2] = 0
-    found = metrics.response_slope(factors, values)
-    assert found[0, 0].isnan()
-    assert found.isnan().sum() == 1
+    slopes = metrics.response_slope(factors, values)
+    assert slopes[0, 0].isnan()
+    assert slopes.isnan().sum() == 1
 
 
 # -- statistics ------------------------------------------------------------------------------------
 
 
 def test_spreads_by_hand() -> None:
-    found = metrics.fixed_geometry_spread(np.array([0.0, 0.2, 0.4], dtype=np.float32))
-    assert found.mean == pytest.approx(0.2)
-    assert found.deviation == pytest.approx(
+    spread = metrics.fixed_geometry_spread(np.array([0.0, 0.2, 0.4], dtype=np.float32))
+    assert spread.mean == pytest.approx(0.2)
+    assert spread.deviation == pytest.approx(
         math.sqrt(0.08 / 3)
     )  # of the population, zeros included
-    assert found.variation == pytest.approx(found.deviation / 0.2)
+    assert spread.variation == pytest.approx(spread.deviation / 0.2)
     assert math.isnan(metrics.fixed_geometry_spread(np.zeros(3)).variation)
     both = metrics.background_averaged_spread(np.array([[1.0, 3.0], [10.0, 10.0]]))
     assert (both.mean, both.deviation) == (6, 0.5)
@@ -360,10 +360,10 @@ def test_spreads_by_hand() -> None:
 
 def test_spreads_against_scipy() -> None:
     values = np.random.default_rng(0).random((8, 50))
-    found = metrics.background_averaged_spread(values)
-    assert found.mean == pytest.approx(np.mean([sum(row) / 50 for row in values]))
-    assert found.deviation == pytest.approx(np.mean([stats.tstd(r, ddof=0) for r in values]))
-    assert found.variation == pytest.approx(np.mean([stats.variation(row) for row in values]))
+    spread = metrics.background_averaged_spread(values)
+    assert spread.mean == pytest.approx(np.mean([sum(row) / 50 for row in values]))
+    assert spread.deviation == pytest.approx(np.mean([stats.tstd(r, ddof=0) for r in values]))
+    assert spread.variation == pytest.approx(np.mean([stats.variation(row) for row in values]))
 
 
 def test_calibration_by_hand() -> None:
@@ -373,11 +373,11 @@ def test_calibration_by_hand() -> None:
     assert perfect.unit_slope_log == pytest.approx(1)
     assert perfect.log_ratio_deviation == pytest.approx(0, abs=1e-12)
     # Radii that ignore scale's last doubling: log ratios 0, 0, -log 2.
-    found = metrics.calibration(scale, np.array([0.1, 0.2, 0.2]))
-    assert found.log_ratio_deviation == pytest.approx(math.log(2) * math.sqrt(2) / 3)
-    assert found.unit_slope_log == pytest.approx(0)
+    calibration = metrics.calibration(scale, np.array([0.1, 0.2, 0.2]))
+    assert calibration.log_ratio_deviation == pytest.approx(math.log(2) * math.sqrt(2) / 3)
+    assert calibration.unit_slope_log == pytest.approx(0)
     # In thirtieths: covariance 12, variances 42 and 6; R^2 = 12^2 / (42 * 6).
-    assert found.linear == pytest.approx(4 / 7)
+    assert calibration.linear == pytest.approx(4 / 7)
     against = metrics.calibration(scale, scale[::-1].copy())
     assert against.unit_slope_log < 0
     still = metrics.calibration(scale, np.full(3, 0.1))
@@ -391,17 +391,17 @@ def test_calibration_against_a_search() -> None:
     generator = np.random.default_rng(1)
     scale = 0.1 + 0.3 * generator.random(200)
     radius = scale * np.exp(0.2 * generator.standard_normal(200))
-    found = metrics.calibration(scale, radius)
+    calibration = metrics.calibration(scale, radius)
 
     def explained(values: np.ndarray, fitted: np.ndarray) -> float:
         return float(1 - ((values - fitted) ** 2).sum() / ((values - values.mean()) ** 2).sum())
 
     (a, b), _ = optimize.curve_fit(lambda s, a, b: a * s + b, scale, radius)
-    assert found.linear == pytest.approx(explained(radius, a * scale + b), abs=1e-9)
+    assert calibration.linear == pytest.approx(explained(radius, a * scale + b), abs=1e-9)
     (c,), _ = optimize.curve_fit(lambda s, b: s + b, np.log(scale), np.log(radius))
     fitted = np.log(scale) + c
-    assert found.unit_slope_log == pytest.approx(explained(np.log(radius), fitted), abs=1e-9)
-    assert found.log_ratio_deviation == pytest.approx(np.std(np.log(radius / scale)))
+    assert calibration.unit_slope_log == pytest.approx(explained(np.log(radius), fitted), abs=1e-9)
+    assert calibration.log_ratio_deviation == pytest.approx(np.std(np.log(radius / scale)))
 
 
 # -- intervals -------------------------------------------------------------------------------------
@@ -422,8 +422,8 @@ def loop_interval(values: list[float], videos: list[list[int]], replicates: int)
 
 def test_video_means() -> None:
     video = np.array([7, 3, 7, 3, 3])
-    found = metrics.video_means(np.array([1.0, 2, 3, 4, 9]), video)
-    assert found.tolist() == [5, 2]  # video 3, then video 7
+    means = metrics.video_means(np.array([1.0, 2, 3, 4, 9]), video)
+    assert means.tolist() == [5, 2]  # video 3, then video 7
 
 
 @given(st.floats(-5, 5), st.integers(1, 40), st.integers(0, 99))
@@ -431,12 +431,14 @@ def test_video_means() -> None:
 def test_intervals_of_a_constant_are_that_constant(value: float, videos: int, seed: int) -> None:
     values = np.full(2 * videos, value)
     video = np.arange(2 * videos) % videos
-    for found in (
+    for interval in (
         metrics.paired_interval(values, 50, seed),
         metrics.pooled_interval(values, video, 50, seed),
         metrics.pair_weighted_interval(values, video, (video + 1) % videos, 200, seed),
     ):
-        assert (found.estimate, found.low, found.high) == pytest.approx((value,) * 3, abs=1e-12)
+        assert (interval.estimate, interval.low, interval.high) == pytest.approx(
+            (value,) * 3, abs=1e-12
+        )
 
 
 def test_intervals_repeat_and_depend_on_the_seed() -> None:
@@ -447,24 +449,24 @@ def test_intervals_repeat_and_depend_on_the_seed() -> None:
 
 def test_a_paired_interval_is_that_of_a_mean() -> None:
     values = np.random.default_rng(0).normal(2, 1, 400)
-    found = metrics.paired_interval(values)
+    interval = metrics.paired_interval(values)
     error = values.std() / 20
-    assert found.estimate == pytest.approx(values.mean())
-    assert found.low == pytest.approx(values.mean() - 1.96 * error, abs=0.1 * error)
-    assert found.high == pytest.approx(values.mean() + 1.96 * error, abs=0.1 * error)
+    assert interval.estimate == pytest.approx(values.mean())
+    assert interval.low == pytest.approx(values.mean() - 1.96 * error, abs=0.1 * error)
+    assert interval.high == pytest.approx(values.mean() + 1.96 * error, abs=0.1 * error)
 
 
 def test_pooled_intervals_against_a_loop() -> None:
     generator = np.random.default_rng(5)
     video = np.repeat([4, 9, 11, 20, 31], [9, 1, 1, 2, 1])
     values = video / 30 + 0.1 * generator.random(len(video))
-    found = metrics.pooled_interval(values, video)
-    assert found.estimate == pytest.approx(values.mean())
+    interval = metrics.pooled_interval(values, video)
+    assert interval.estimate == pytest.approx(values.mean())
     expected = loop_interval(values.tolist(), [[name] for name in video.tolist()], 4000)
-    assert (found.low, found.high) == pytest.approx(expected, abs=0.02)
+    assert (interval.low, interval.high) == pytest.approx(expected, abs=0.02)
     # Not the mean of videos' means.
     equal = metrics.paired_interval(metrics.video_means(values, video))
-    assert abs(equal.estimate - found.estimate) > 0.02
+    assert abs(equal.estimate - interval.estimate) > 0.02
 
 
 def test_pair_weighted_intervals_against_a_loop() -> None:
@@ -472,10 +474,10 @@ def test_pair_weighted_intervals_against_a_loop() -> None:
     recipient = generator.integers(0, 6, 40)
     donor = (recipient + generator.integers(1, 3, 40)) % 6
     values = recipient / 6 + donor / 3 + 0.1 * generator.random(40)
-    found = metrics.pair_weighted_interval(values, recipient, donor)
-    assert found.estimate == pytest.approx(values.mean())
+    interval = metrics.pair_weighted_interval(values, recipient, donor)
+    assert interval.estimate == pytest.approx(values.mean())
     owners = np.stack((recipient, donor), 1).tolist()
     expected = loop_interval(values.tolist(), owners, 6000)
-    assert (found.low, found.high) == pytest.approx(expected, abs=0.03)
+    assert (interval.low, interval.high) == pytest.approx(expected, abs=0.03)
     single = metrics.pooled_interval(values, recipient)
-    assert found.high - found.low > 1.1 * (single.high - single.low)
+    assert interval.high - interval.low > 1.1 * (single.high - single.low)

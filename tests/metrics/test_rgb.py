@@ -55,9 +55,9 @@ def test_preservation_by_hand() -> None:
     edited[0, 0, 1] = 9 / 255  # a mean of 3/255
     edited[0, 1, 0] = 5 / 255  # a mean below 2/255, though one channel changed by more
     region = torch.tensor([[True, False], [False, False]])
-    found = rgb.measure_preservation(factual, edited, region)
-    assert found.change.item() == pytest.approx((3 + 5 / 3) / 255 / 3)
-    assert found.changed.item() == pytest.approx(1 / 3)
+    preservation = rgb.measure_preservation(factual, edited, region)
+    assert preservation.change.item() == pytest.approx((3 + 5 / 3) / 255 / 3)
+    assert preservation.changed.item() == pytest.approx(1 / 3)
     nothing = rgb.measure_preservation(factual, edited, torch.ones_like(region))
     assert nothing.change.isnan()
     assert nothing.changed.isnan()
@@ -68,8 +68,8 @@ def test_editing_regions_grow_by_two_steps() -> None:
     single[3, 4] = True
     assert rgb.grow_editing_region(single).sum() == 13
     support = random_mask(3, 4, 9, 11, share=0.05)
-    found = rgb.grow_editing_region(support)
+    region = rgb.grow_editing_region(support)
     for index in np.ndindex(4, 9, 11):
         item, row, column = index
         near = any(abs(row - i) + abs(column - j) <= 2 for i, j in support[item].nonzero().tolist())
-        assert bool(found[index]) == near
+        assert bool(region[index]) == near

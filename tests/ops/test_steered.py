@@ -169,8 +169,8 @@ for name in SHAPES:
     generator = torch.Generator().manual_seed(1)
     y = cuda.forward(*parts)
     grad = torch.randn(y.shape, generator=generator, dtype=torch.float64).to(y.dtype)
-    found = (y, *cuda.backward(grad, parts[0], parts[1], parts[3]))
-    for part, value in zip(truth, found, strict=True):
+    actual = (y, *cuda.backward(grad, parts[0], parts[1], parts[3]))
+    for part, value in zip(truth, actual, strict=True):
         error = relative(value, truth[part])
         assert error < 1e-5, (name, part, error)
         assert value.shape == truth[part].shape, (name, part)

@@ -75,8 +75,10 @@ def test_a_package_that_was_not_installed_has_no_version(
 ) -> None:
     known = {"geoco": version, "torch": "2.11.0", "python": "3.12.3", "device": "cpu", "cpus": 2}
     (tmp_path / "environment.json").write_text(json.dumps(known))
-    found = model_card.read_history(tmp_path, 7, 2)
-    assert found == model_card.History(None, "CPU, 2 cores", f"{said}PyTorch 2.11.0, Python 3.12.3")
+    history = model_card.read_history(tmp_path, 7, 2)
+    assert history == model_card.History(
+        None, "CPU, 2 cores", f"{said}PyTorch 2.11.0, Python 3.12.3"
+    )
 
 
 def test_a_card_says_where_a_run_took_over(tmp_path: Path) -> None:

@@ -165,8 +165,8 @@ def test_the_card(published: Path, results: Path) -> None:
 
 def test_pictures_of_the_card_are_copied_and_no_others(published: Path) -> None:
     text = (published / "README.md").read_text()
-    found = {path.name: path.read_bytes() for path in (published / "pictures").iterdir()}
-    assert found == {"failures.png": b"picture of failures", "strips.png": b"picture of strips"}
+    pictures = {path.name: path.read_bytes() for path in (published / "pictures").iterdir()}
+    assert pictures == {"failures.png": b"picture of failures", "strips.png": b"picture of strips"}
     assert text.count("](pictures/") == 2
     assert text.index("## Known failures") < text.index("](pictures/failures.png)")
     names = {path.name for path in published.iterdir()}
@@ -318,11 +318,11 @@ def test_a_kill_loses_no_model(run: Path, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_published_model_is_reproduced(published: Path) -> None:
-    found = publishing.verify(published)
-    assert found.reproduced
-    assert float(found.psnr.abs().max()) < 1e-4
-    assert found.masks < 1e-3
-    assert found.frames == 0
+    verification = publishing.verify(published)
+    assert verification.reproduced
+    assert float(verification.psnr.abs().max()) < 1e-4
+    assert verification.masks < 1e-3
+    assert verification.frames == 0
     assert publishing.verify(published / "weights.safetensors").reproduced
 
 
@@ -330,9 +330,9 @@ def test_disturbed_weights_are_noticed(published: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(published, tmp_path / "one"))
     saved = save(tmp_path / "other", other())
     shutil.copy(saved / "weights.safetensors", folder)
-    found = publishing.verify(folder)
-    assert not found.reproduced
-    assert found.masks > publishing.PIXEL_TOLERANCE
+    verification = publishing.verify(folder)
+    assert not verification.reproduced
+    assert verification.masks > publishing.PIXEL_TOLERANCE
     done = CliRunner().invoke(app, ["verify", str(folder)])
     assert isinstance(done.exception, GeocoError)
     assert "not reproduced: PSNR of 10 windows differs by at most" in str(done.exception)
@@ -355,9 +355,9 @@ def test_verifying_needs_no_data_but_a_whole_file(published: Path, tmp_path: Pat
     settings = CONFIG.model_copy(update={"data": store})
     saved = save(tmp_path / "stored", tiny().model.float(), settings)
     shutil.copy(saved / "weights.safetensors", folder)
-    found = publishing.verify(folder)
-    assert found.reproduced
-    assert found.frames is None
+    verification = publishing.verify(folder)
+    assert verification.reproduced
+    assert verification.frames is None
     file = folder / publishing.FIRST
     whole = safetensors.torch.load_file(file)
     for broken in (b"", file.read_bytes()[:-9], safetensors.torch.save(whole)):

@@ -13,10 +13,10 @@ NAMES = sorted(pretrained.list_shipped()) or [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_first_windows_are_reproduced(name: str) -> None:
-    found = publishing.verify(name)
-    assert float(found.psnr.abs().max()) <= 0.05, found  # dB
-    assert found.masks <= 0.005, found
-    assert found.reproduced, found
+    verification = publishing.verify(name)
+    assert float(verification.psnr.abs().max()) <= 0.05, verification  # dB
+    assert verification.masks <= 0.005, verification
+    assert verification.reproduced, verification
 
 
 @pytest.mark.parametrize("name", NAMES)

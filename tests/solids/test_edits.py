@@ -147,7 +147,7 @@ def test_scaling_keeps_the_centroid_and_scales_the_area(factor: float) -> None:
 
 def test_outlines_against_their_definition() -> None:
     scenes = alone(1, 1)
-    found = measure_outlines(scenes, CANVAS)
+    outlines = measure_outlines(scenes, CANVAS)
     from geoco.solids import render_layers
 
     covers = render_layers(scenes, CANVAS).covers[0, 1].double()
@@ -155,9 +155,9 @@ def test_outlines_against_their_definition() -> None:
     mass = covers.sum()
     x, y = (covers.sum(0) * place).sum() / mass, (covers.sum(1) * place).sum() / mass
     spread = (covers * ((place - x)[None] ** 2 + (place - y)[:, None] ** 2)).sum() / mass
-    torch.testing.assert_close(found.centroid[0, 1], torch.stack((x, y)))
-    torch.testing.assert_close(found.radius[0, 1], spread.sqrt())
-    assert found.defined[0].tolist() == [False, True, False, False, False]
+    torch.testing.assert_close(outlines.centroid[0, 1], torch.stack((x, y)))
+    torch.testing.assert_close(outlines.radius[0, 1], spread.sqrt())
+    assert outlines.defined[0].tolist() == [False, True, False, False, False]
 
 
 def test_outlines_reach_beyond_the_picture() -> None:

@@ -48,9 +48,9 @@ def test_hits_by_hand(
     normal: tuple[float, float, float],
 ) -> None:
     size = torch.tensor([0.5], dtype=torch.float64)
-    hit, found, around = intersect_solid(shape, vector(origin), vector(direction), size)
+    hit, depth, around = intersect_solid(shape, vector(origin), vector(direction), size)
     assert hit.tolist() == [True]
-    assert found.item() == pytest.approx(distance)
+    assert depth.item() == pytest.approx(distance)
     np.testing.assert_allclose([part.item() for part in around], normal, atol=1e-12)
 
 

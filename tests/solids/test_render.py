@@ -73,9 +73,9 @@ def test_a_sphere_is_drawn_where_projection_puts_it(x: float, y: float) -> None:
     fine = render_layers(lone_sphere(x, y, radius), canvas).covers[0, 0].double()
     place = (torch.arange(512, dtype=torch.float64) + 0.5) / 8
     area = fine.sum().item() / 64
-    found = ((fine.sum(0) * place).sum() / fine.sum(), (fine.sum(1) * place).sum() / fine.sum())
+    centroid = ((fine.sum(0) * place).sum() / fine.sum(), (fine.sum(1) * place).sum() / fine.sum())
     assert area == pytest.approx(np.pi * long * short * scale**2, rel=2e-3)
-    np.testing.assert_allclose([value.item() for value in found], expected, atol=0.01)
+    np.testing.assert_allclose([value.item() for value in centroid], expected, atol=0.01)
     assert int(mask.sum()) == pytest.approx(area, rel=0.05)
 
 

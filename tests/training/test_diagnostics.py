@@ -85,5 +85,5 @@ def test_psnr_is_the_mean_over_frames(model: GeoCo) -> None:
     video, positions = inputs()
     with torch.no_grad():
         image = model.decode(model.bind(video, positions)).image
-    found = diagnostics.measure_psnr(model, video, positions)
-    assert found == pytest.approx(float(rgb.psnr(image, video).mean()), abs=1e-4)
+    psnr = diagnostics.measure_psnr(model, video, positions)
+    assert psnr == pytest.approx(float(rgb.psnr(image, video).mean()), abs=1e-4)

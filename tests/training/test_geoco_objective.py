@@ -79,11 +79,11 @@ def mode(*terms: Term, center: str = "coordinate", selector: bool = False) -> Mo
     return Mode(frozenset(terms), center, 2.0, 0.0, 1, False, selector, selector)  # type: ignore[arg-type]
 
 
-def gradients(model: GeoCo) -> dict[str, Tensor]:
-    found = {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+def take_gradients(model: GeoCo) -> dict[str, Tensor]:
+    gradients = {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
     for parameter in model.parameters():
         parameter.grad = None
-    return found
+    return gradients
 
 
 def weights(*terms: Term) -> Tensor:
@@ -166,14 +166,14 @@ def test_gradients_are_those_of_two_decodes(
     recenter: float,
 ) -> None:
     naive(model, settings, terms, center, sharpness, recenter)
-    expected = gradients(model)
+    expected = take_gradients(model)
     what = replace(mode(*terms, center=center), sharpness=sharpness, recenter=recenter)
     result = compute(model, settings, inputs(), weights(*terms), what)
     result.backward()
-    found = gradients(model)
+    gradients = take_gradients(model)
     for name, gradient in expected.items():
         if gradient.abs().max() > 0:
-            torch.testing.assert_close(found[name], gradient, rtol=1e-7, atol=1e-10, msg=name)
+            torch.testing.assert_close(gradients[name], gradient, rtol=1e-7, atol=1e-10, msg=name)
 
 
 def routed(model: GeoCo, settings: config.Config, term: Term) -> dict[str, float]:
@@ -200,32 +200,32 @@ def routed(model: GeoCo, settings: config.Config, term: Term) -> dict[str, float
     for name, part in model.named_children():
         grads = [p.grad.abs().max() for p in part.parameters() if p.grad is not None]
         sizes[name + "_module"] = float(max(grads, default=torch.zeros(())))
-    gradients(model)
+    take_gradients(model)
     return sizes
 
 
 def test_rec_reaches_everything(model: GeoCo, settings: config.Config) -> None:
-    found = routed(model, settings, "rec")
+    norms = routed(model, settings, "rec")
     assert all(
-        found[name] > 0
+        norms[name] > 0
         for name in ("appearance", "position", "scale", "encoder_module", "decoder_module")
     )
 
 
 def test_ov_reaches_attention_and_no_decoder(model: GeoCo, settings: config.Config) -> None:
-    found = routed(model, settings, "ov")
-    assert found["attention"] > 0
-    assert found["decoder_module"] == found["position"] == found["scale"] == 0
+    norms = routed(model, settings, "ov")
+    assert norms["attention"] > 0
+    assert norms["decoder_module"] == norms["position"] == norms["scale"] == 0
 
 
 def test_pos_reaches_decoder_and_appearance_but_no_command(
     model: GeoCo, settings: config.Config
 ) -> None:
-    found = routed(model, settings, "pos")
-    assert found["position"] == found["scale"] == 0
-    assert found["appearance"] > 0
-    assert found["decoder_module"] > 0
-    assert found["encoder_module"] > 0
+    norms = routed(model, settings, "pos")
+    assert norms["position"] == norms["scale"] == 0
+    assert norms["appearance"] > 0
+    assert norms["decoder_module"] > 0
+    assert norms["encoder_module"] > 0
 
 
 def test_recentering_moves_positions_and_no_mask(model: GeoCo, settings: config.Config) -> None:
@@ -248,7 +248,7 @@ def test_recentering_moves_positions_and_no_mask(model: GeoCo, settings: config.
     torch.testing.assert_close(slots.position.grad, own.grad)
     for part in (slots.scale, slots.appearance):
         assert part.grad is None or part.grad.eq(0).all()
-    assert all(gradient.eq(0).all() for gradient in gradients(model).values())
+    assert all(gradient.eq(0).all() for gradient in take_gradients(model).values())
 
 
 def test_geo_reaches_commands_only_through_the_background(
@@ -269,7 +269,7 @@ def test_geo_reaches_commands_only_through_the_background(
     assert slots.scale.grad[judged.foreground].eq(0).all()
     assert slots.position.grad[~judged.foreground].abs().max() > 0
     assert slots.appearance.grad[judged.foreground].abs().max() > 0
-    gradients(model)
+    take_gradients(model)
 
 
 def test_the_selector_has_a_backward_pass_of_its_own(model: GeoCo, settings: config.Config) -> None:
@@ -277,16 +277,16 @@ def test_the_selector_has_a_backward_pass_of_its_own(model: GeoCo, settings: con
     assert model.selector is not None
     without = compute(model, settings, inputs(), weights(*ALL), mode(*ALL))
     without.backward()
-    core = gradients(model)
+    core = take_gradients(model)
     assert not any(name.startswith("selector") for name in core)
     model.selector.cap.fill_(0)
     result = compute(model, settings, inputs(), weights(*ALL), mode(*ALL, selector=True))
     assert result.selector is not None
     result.backward()
-    found = gradients(model)
+    gradients = take_gradients(model)
     for name, gradient in core.items():
-        torch.testing.assert_close(found[name], gradient, rtol=1e-9, atol=1e-12)
-    assert {name for name in found if name not in core} == {
+        torch.testing.assert_close(gradients[name], gradient, rtol=1e-9, atol=1e-12)
+    assert {name for name in gradients if name not in core} == {
         f"selector.{name}" for name, _ in model.selector.named_parameters()
     }
 
@@ -304,7 +304,7 @@ def test_clips_of_several_frames(model: GeoCo, settings: config.Config) -> None:
     assert result.scene.image.shape == (3, 4, 3, 16, 16)
     assert result.by_name["geo"] > 0
     result.backward()
-    assert all(torch.isfinite(value).all() for value in gradients(model).values())
+    assert all(torch.isfinite(value).all() for value in take_gradients(model).values())
 
 
 def test_curriculum_modes_name_all_terms(settings: config.Config) -> None:

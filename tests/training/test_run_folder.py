@@ -107,14 +107,14 @@ def test_environment_gives_nobody_away(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(sys, "argv", given)
     run = Run.create(tmp_path / "run", CONFIG)
     text = (run.folder / "environment.json").read_text()
-    found = json.loads(text)
-    assert found.pop("arguments") == ["train", ".../a b.yaml", "data.path=...", "batch=8"]
-    assert found.pop("python") == platform.python_version()
-    assert found.pop("torch") == torch.__version__
-    assert found.pop("cpus") >= 1
-    assert found.pop("began") == []
-    assert found.keys() == {"geoco", "commit", "dirty", "device"}
-    assert not [value for value in found.values() if "/" in str(value) or "\\" in str(value)]
+    environment = json.loads(text)
+    assert environment.pop("arguments") == ["train", ".../a b.yaml", "data.path=...", "batch=8"]
+    assert environment.pop("python") == platform.python_version()
+    assert environment.pop("torch") == torch.__version__
+    assert environment.pop("cpus") >= 1
+    assert environment.pop("began") == []
+    assert environment.keys() == {"geoco", "commit", "dirty", "device"}
+    assert not [value for value in environment.values() if "/" in str(value) or "\\" in str(value)]
     for word in ("somebody", str(tmp_path), sys.prefix):
         assert word not in text
 
@@ -216,11 +216,11 @@ def test_metrics_come_back(tmp_path: Path) -> None:
             log.append(step, row(step))
         log.append(31, {**row(31), "loss": math.inf})
         assert (tmp_path / "metrics.csv").read_text().count("\n") == 5  # before it is closed
-    found = read_metrics(tmp_path / "metrics.csv")
-    assert list(found) == ["step", "loss", "rec", "learning_rate"]
-    assert found["step"] == [0, 10, 20, 31]
-    assert found["loss"] == [1 / 3, 1 / 13, 1 / 23, math.inf]  # exactly
-    np.testing.assert_array_equal(found["rec"], [0, 1, 2, math.nan])
+    metrics = read_metrics(tmp_path / "metrics.csv")
+    assert list(metrics) == ["step", "loss", "rec", "learning_rate"]
+    assert metrics["step"] == [0, 10, 20, 31]
+    assert metrics["loss"] == [1 / 3, 1 / 13, 1 / 23, math.inf]  # exactly
+    np.testing.assert_array_equal(metrics["rec"], [0, 1, 2, math.nan])
     assert (tmp_path / "metrics.csv").read_text().startswith("step,loss,rec,learning_rate\n0,0.333")
     expected = [(step, pytest.approx(1 / (step + 3))) for step in (0, 10, 20)]
     assert scalars(tmp_path, "loss") == [*expected, (31, math.inf)]

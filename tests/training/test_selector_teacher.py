@@ -69,7 +69,7 @@ def by_loops(image: Tensor, fields: Fields, attention: Tensor, domain: Domain) -
     """Every ingredient of the labels at every pixel of the domain."""
     assert fields.rgb is not None
     ratio = compute_densities(compositing.compute_alpha(fields.logits), attention).ratio
-    found = []
+    pixels = []
     for n in range(len(image)):
         picture, rgb, logits = image[n].numpy(), fields.rgb[n].numpy(), fields.logits[n].numpy()
         background = int(domain.background[n])
@@ -103,7 +103,7 @@ def by_loops(image: Tensor, fields: Fields, attention: Tensor, domain: Domain) -
             enough = count[y, x] >= TEACHER.fewest_neighbours
             local = enough and error[y, x] / (usual + 1e-8) <= TEACHER.most_error
             protected = float(gain <= TEACHER.harmful or advantage <= TEACHER.individual)
-            found.append(
+            pixels.append(
                 {
                     "at": (n, int(y), int(x)),
                     "positive": max(acting, float(local)) * (1 - protected),
@@ -115,21 +115,21 @@ def by_loops(image: Tensor, fields: Fields, attention: Tensor, domain: Domain) -
                     "enough": enough,
                 }
             )
-    return found
+    return pixels
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_labels_against_loops(seed: int) -> None:
     image, fields, attention = scene(seed)
     domain = find_domain(fields.logits, DEPLOYMENT)
-    found = label_pixels(image, fields, attention, domain, TEACHER)
-    expected = Labels(torch.zeros_like(found.positive), torch.zeros_like(found.protected))
+    labels = label_pixels(image, fields, attention, domain, TEACHER)
+    expected = Labels(torch.zeros_like(labels.positive), torch.zeros_like(labels.protected))
     pixels = by_loops(image, fields, attention, domain)
     for pixel in pixels:
         expected.positive[pixel["at"]] = pixel["positive"]
         expected.protected[pixel["at"]] = pixel["protected"]
-    torch.testing.assert_close(found.positive, expected.positive, rtol=1e-6, atol=1e-9)
-    assert torch.equal(found.protected, expected.protected)
+    torch.testing.assert_close(labels.positive, expected.positive, rtol=1e-6, atol=1e-9)
+    assert torch.equal(labels.protected, expected.protected)
     # The scene tries everything: either reason, both branches, partial confidence, conflicts.
     assert any(pixel["harmful"] and not pixel["worse"] for pixel in pixels)
     assert any(pixel["worse"] and not pixel["harmful"] for pixel in pixels)
@@ -146,35 +146,35 @@ def test_outside_the_domain_nothing_is_labelled() -> None:
     image, fields, attention = scene()
     domain = find_domain(fields.logits, DEPLOYMENT)
     assert not domain.deployed.all()
-    found = label_pixels(image, fields, attention, domain, TEACHER)
-    assert not found.positive[~domain.deployed].any()
-    assert not found.protected[~domain.deployed].any()
+    labels = label_pixels(image, fields, attention, domain, TEACHER)
+    assert not labels.positive[~domain.deployed].any()
+    assert not labels.protected[~domain.deployed].any()
     nowhere = Domain(
         domain.background, domain.owner, domain.required, torch.zeros_like(domain.deployed)
     )
-    found = label_pixels(image, fields, attention, nowhere, TEACHER)
-    assert not found.positive.any()
-    assert not found.protected.any()
+    labels = label_pixels(image, fields, attention, nowhere, TEACHER)
+    assert not labels.positive.any()
+    assert not labels.protected.any()
 
 
 def test_a_protected_pixel_is_never_positive() -> None:
     image, fields, attention = scene()
     domain = find_domain(fields.logits, DEPLOYMENT)
-    found = label_pixels(image, fields, attention, domain, TEACHER)
-    assert not (found.positive * found.protected).any()
+    labels = label_pixels(image, fields, attention, domain, TEACHER)
+    assert not (labels.positive * labels.protected).any()
     everything = TEACHER.model_copy(update={"harmful": 1.0})
-    found = label_pixels(image, fields, attention, domain, everything)
-    assert not found.positive.any()
-    assert torch.equal(found.protected, domain.deployed.double())
+    labels = label_pixels(image, fields, attention, domain, everything)
+    assert not labels.positive.any()
+    assert torch.equal(labels.protected, domain.deployed.double())
 
 
 def test_labels_are_detached() -> None:
     image, fields, attention = scene()
     live = Fields(fields.logits.clone().requires_grad_(), fields.rgb.clone().requires_grad_())
     domain = find_domain(live.logits, DEPLOYMENT)
-    found = label_pixels(image, live, attention.clone().requires_grad_(), domain, TEACHER)
-    assert not found.positive.requires_grad
-    assert not found.protected.requires_grad
+    labels = label_pixels(image, live, attention.clone().requires_grad_(), domain, TEACHER)
+    assert not labels.positive.requires_grad
+    assert not labels.protected.requires_grad
 
 
 # -- ingredients -----------------------------------------------------------------------------------
@@ -191,11 +191,11 @@ def test_masked_quantile(quantile: float) -> None:
     values, mask = torch.rand(6, 50, dtype=torch.float64), torch.rand(6, 50) < 0.4
     mask[4], mask[5] = False, False
     mask[4, 7] = True
-    found = masked_quantile(values, mask, quantile)
+    quantiles = masked_quantile(values, mask, quantile)
     for n in range(5):
         expected = np.quantile(values[n][mask[n]].numpy(), quantile)
-        assert found[n].item() == pytest.approx(expected, rel=1e-12)
-    assert found[5] == -math.inf
+        assert quantiles[n].item() == pytest.approx(expected, rel=1e-12)
+    assert quantiles[5] == -math.inf
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -206,8 +206,8 @@ def test_resembling_background_against_loops(seed: int) -> None:
     enough = count >= TEACHER.fewest_neighbours
     usual = np.quantile(error[enough & background.numpy()], TEACHER.quantile)
     expected = enough & (error / (usual + 1e-8) <= TEACHER.most_error)
-    found = resembles_background(image, background, TEACHER)
-    assert np.array_equal(found.numpy(), expected)
+    mask = resembles_background(image, background, TEACHER)
+    assert np.array_equal(mask.numpy(), expected)
 
 
 def test_without_background_nothing_looks_like_it() -> None:
@@ -230,9 +230,9 @@ def test_a_captured_pixel_of_the_background_is_found() -> None:
     background = torch.ones(20, 20, dtype=torch.bool)
     background[8:12, 8:12] = False
     background[3:5, 3:5] = False
-    found = resembles_background(image, background, SelectorTeacherConfig())
-    assert found[3:5, 3:5].all()
-    assert not found[8:12, 8:12].any()
+    mask = resembles_background(image, background, SelectorTeacherConfig())
+    assert mask[3:5, 3:5].all()
+    assert not mask[8:12, 8:12].any()
 
 
 # -- losses ----------------------------------------------------------------------------------------
@@ -270,12 +270,12 @@ def test_losses_against_groups() -> None:
                 highest = heat * np.log((minus * np.exp(nu / heat)).sum() / (minus.sum() + 1e-8))
                 rank.append(heat * np.log1p(np.exp((margin + highest - lowest) / heat)))
     assert 0 < len(rank) < len(positive) < len(protected) < 12
-    found = selector_loss(logit, marked, owner, 4, TRAINING)
-    assert found.positive.item() == pytest.approx(np.mean(positive))
-    assert found.protected.item() == pytest.approx(np.mean(protected))
-    assert found.rank.item() == pytest.approx(np.mean(rank))
+    loss = selector_loss(logit, marked, owner, 4, TRAINING)
+    assert loss.positive.item() == pytest.approx(np.mean(positive))
+    assert loss.protected.item() == pytest.approx(np.mean(protected))
+    assert loss.rank.item() == pytest.approx(np.mean(rank))
     objective = np.mean(positive) + 2 * np.mean(protected) + 0.25 * np.mean(rank)
-    assert found.objective.item() == pytest.approx(objective)
+    assert loss.objective.item() == pytest.approx(objective)
 
 
 def test_unknown_pixels_teach_nothing() -> None:
@@ -304,10 +304,10 @@ def test_no_group_with_both_has_no_rank() -> None:
     logit.requires_grad_()
     nothing = torch.zeros_like(marked.positive)
     for one in (Labels(marked.positive, nothing), Labels(nothing, marked.protected)):
-        found = selector_loss(logit, one, owner, 4, TRAINING)
-        assert found.rank == 0
-        assert found.objective > 0
-        (gradient,) = torch.autograd.grad(found.objective, logit)
+        loss = selector_loss(logit, one, owner, 4, TRAINING)
+        assert loss.rank == 0
+        assert loss.objective > 0
+        (gradient,) = torch.autograd.grad(loss.objective, logit)
         assert gradient.isfinite().all()
     empty = selector_loss(logit, Labels(nothing, nothing), owner, 4, TRAINING)
     assert empty.objective == 0
@@ -318,10 +318,10 @@ def test_no_group_with_both_has_no_rank() -> None:
 def test_extreme_scores_do_not_overflow() -> None:
     logit, marked, owner = examples()
     loud = (1e4 * logit).float().requires_grad_()
-    found = selector_loss(loud, marked, owner, 4, TRAINING)
-    assert found.objective.isfinite()
-    assert found.objective.dtype == torch.float32
-    (gradient,) = torch.autograd.grad(found.objective, loud)
+    loss = selector_loss(loud, marked, owner, 4, TRAINING)
+    assert loss.objective.isfinite()
+    assert loss.objective.dtype == torch.float32
+    (gradient,) = torch.autograd.grad(loss.objective, loud)
     assert gradient.isfinite().all()
 
 
@@ -352,15 +352,15 @@ def test_training_the_selector_lowers_its_loss() -> None:
     marked = label_pixels(image, fields, attention, domain, TEACHER)
     selector = Selector(DEPLOYMENT, 6)
     optimizer = torch.optim.AdamW(selector.parameters(), lr=1e-2)
-    found = []
+    losses = []
     for _ in range(60):
         score = selector(fields, attention, domain)
         loss = selector_loss(score, marked, domain.owner, 4, TRAINING).objective
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        found.append(loss.item())
-    assert found[-1] < 0.7 * found[0]
+        losses.append(loss.item())
+    assert losses[-1] < 0.7 * losses[0]
 
 
 # -- how it runs -----------------------------------------------------------------------------------
@@ -373,10 +373,10 @@ def test_autocast_changes_nothing() -> None:
     exact = label_pixels(image, fields, attention, domain, TEACHER)
     loss = selector_loss(logit, exact, domain.owner, 4, TRAINING)
     with torch.autocast("cpu", torch.bfloat16):
-        found = label_pixels(image, fields, attention, domain, TEACHER)
-        again = selector_loss(logit, found, domain.owner, 4, TRAINING)
-    assert torch.equal(found.positive, exact.positive)
-    assert torch.equal(found.protected, exact.protected)
+        labels = label_pixels(image, fields, attention, domain, TEACHER)
+        again = selector_loss(logit, labels, domain.owner, 4, TRAINING)
+    assert torch.equal(labels.positive, exact.positive)
+    assert torch.equal(labels.protected, exact.protected)
     assert torch.equal(again.objective, loss.objective)
 
 

@@ -134,8 +134,8 @@ def test_golden_curve(whole: Path) -> None:
 
     `GEOCO_GOLDEN=1 pytest tests/training/test_trainer.py -k golden` writes them anew.
     """
-    found = read_metrics(whole / "metrics.csv")
-    kept = {name: found[name] for name in ("step", *COLUMNS)}
+    metrics = read_metrics(whole / "metrics.csv")
+    kept = {name: metrics[name] for name in ("step", *COLUMNS)}
     if os.environ.get("GEOCO_GOLDEN"):
         GOLDEN.write_text(json.dumps(kept, indent=1) + "\n")
     golden = json.loads(GOLDEN.read_text())
@@ -433,16 +433,16 @@ def test_shipped_configurations_train_through_all_phases(name: str, tmp_path: Pa
         changes.append("train.precision=32-true")
     settings = config.load(CONFIGS / f"{name}.yaml", changes)
     go(settings, tmp_path / "run")
-    found = read_metrics(tmp_path / "run" / "metrics.csv")
+    metrics = read_metrics(tmp_path / "run" / "metrics.csv")
     weights = settings.train.weights
     planned = {term for phase in settings.train.phases for term in phase.terms}
     for term in ("rec", "ov", "pos", "geo", "tail"):
         # A term that is active may find nobody to look at; one that is not must say nothing.
         active = getattr(weights, term) > 0 and term in planned
-        assert active or not any(found[term]), term
-    assert found["rec"][-1] > 0
-    assert len(found["step"]) == round(settings.train.steps * settings.train.budget)
-    assert settings.model.selector.enabled or not any(found["selector"])
+        assert active or not any(metrics[term]), term
+    assert metrics["rec"][-1] > 0
+    assert len(metrics["step"]) == round(settings.train.steps * settings.train.budget)
+    assert settings.model.selector.enabled or not any(metrics["selector"])
 
 
 def test_the_movi_configuration_trains_through_all_phases(tmp_path: Path) -> None:
@@ -465,8 +465,8 @@ def test_the_movi_configuration_trains_through_all_phases(tmp_path: Path) -> Non
     ]
     settings = config.load(CONFIGS / "geoco-movi-c.yaml", changes)
     go(settings, tmp_path / "run")
-    found = read_metrics(tmp_path / "run" / "metrics.csv")
-    assert all(any(found[term]) for term in ("rec", "ov"))
+    metrics = read_metrics(tmp_path / "run" / "metrics.csv")
+    assert all(any(metrics[term]) for term in ("rec", "ov"))
     moved = checkpoints.read_weights(tmp_path / "run").tensors
     assert moved["temporal.residual.weight"].abs().max() > 0  # the initializer learned something
 

@@ -92,9 +92,9 @@ def test_confidence_is_one_less_the_largest_cosine() -> None:
     logits, binding = scene((-0.2, 0, 0.12), (0.2, 0, 0.12))
     a, b, rest = binding.attention[0]
     cosine = [float(u @ v / (u.norm() * v.norm())) for u, v in ((a, b), (a, rest), (b, rest))]
-    found = slot_quality.assess_slots(logits, binding, SlotQualityConfig()).confidence[0]
+    confidence = slot_quality.assess_slots(logits, binding, SlotQualityConfig()).confidence[0]
     expected = [1 - max(cosine[0], cosine[1]), 1 - max(cosine[0], cosine[2]), 1 - max(cosine[1:])]
-    torch.testing.assert_close(found, torch.tensor(expected), atol=1e-6, rtol=0)
+    torch.testing.assert_close(confidence, torch.tensor(expected), atol=1e-6, rtol=0)
 
 
 def test_a_scene_without_background_gives_no_pairs() -> None:
@@ -167,11 +167,11 @@ def test_choices_obey_the_rules(seed: int, scenes: int, slots: int) -> None:
 def test_donors_are_uniform() -> None:
     fit = torch.tensor([[True, False], [True, True]])
     scale = torch.ones(2, 2)
-    found = []
+    donors = []
     for choice in torch.linspace(0, 0.999, 100):
         chosen = transplants.choose_pairs(
             fit, scale, scale, torch.tensor([0, 1]), fit, scale, scale, torch.tensor([0, 1]),
             torch.zeros(2, 2), choice.repeat(2), (0.6, 1.67),
         )  # fmt: skip
-        found.append(int(chosen.donor[0]))
-    assert found.count(2) == found.count(3) == 50
+        donors.append(int(chosen.donor[0]))
+    assert donors.count(2) == donors.count(3) == 50

@@ -47,11 +47,11 @@ def test_samples(client: TestClient, frames: np.ndarray) -> None:
 
 
 def test_generated_samples_show_a_few_objects() -> None:
-    found = make_solids_samples(32)
-    assert [len(sample.frames) for sample in found] == [1] * 6 + [20] * 2
-    assert all(sample.frames.shape[1:] == (32, 32, 3) for sample in found)
-    assert len({sample.frames.tobytes() for sample in found}) == len(found)
-    assert not np.array_equal(found[-1].frames[0], found[-1].frames[-1])
+    samples = make_solids_samples(32)
+    assert [len(sample.frames) for sample in samples] == [1] * 6 + [20] * 2
+    assert all(sample.frames.shape[1:] == (32, 32, 3) for sample in samples)
+    assert len({sample.frames.tobytes() for sample in samples}) == len(samples)
+    assert not np.array_equal(samples[-1].frames[0], samples[-1].frames[-1])
 
 
 def test_an_opened_scene_is_what_the_editor_makes(

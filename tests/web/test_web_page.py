@@ -98,8 +98,8 @@ def read_edits(page: Page) -> list[dict[str, Any]]:
     """What was done, from the edit list that the page offers."""
     address = page.get_attribute("#exports a[download='edits.json']", "href")
     answer = page.request.get(page.url.rstrip("/") + address)
-    found: list[dict[str, Any]] = json.loads(answer.text())["edits"]
-    return found
+    edits: list[dict[str, Any]] = json.loads(answer.text())["edits"]
+    return edits
 
 
 def find_middle(scene: Scene, slot: int) -> tuple[float, float]:
@@ -377,20 +377,22 @@ def test_exports(page: Page, scene: Scene, slot: int, editor: Editor) -> None:
     page.click("#remove")
     wait_until_settled(page)
     expected = scene.remove(slot)
-    found = {}
+    exports = {}
     for title in ("Picture png", "Edit list", "Python py"):
         with page.expect_download() as download:
             page.locator("#exports a").filter(has_text=title.split()[0]).first.click()
-        found[download.value.suggested_filename] = Path(download.value.path()).read_bytes()
-    assert np.array_equal(decode_image(found["picture.png"]), expected.image)
-    assert np.array_equal(Scene.replay(found["edits.json"].decode(), editor).image, expected.image)
-    assert f"scene = scene.remove({slot})" in found["edits.py"].decode()
+        exports[download.value.suggested_filename] = Path(download.value.path()).read_bytes()
+    assert np.array_equal(decode_image(exports["picture.png"]), expected.image)
+    assert np.array_equal(
+        Scene.replay(exports["edits.json"].decode(), editor).image, expected.image
+    )
+    assert f"scene = scene.remove({slot})" in exports["edits.py"].decode()
     page.click("#code-details summary")
-    expect(page.locator("#code")).to_have_text(found["edits.py"].decode())
+    expect(page.locator("#code")).to_have_text(exports["edits.py"].decode())
     # What was taken away can be opened again.
     page.set_input_files(
         "#file",
-        {"name": "edits.json", "mimeType": "application/json", "buffer": found["edits.json"]},
+        {"name": "edits.json", "mimeType": "application/json", "buffer": exports["edits.json"]},
     )
     expect(page.locator("#undo")).to_be_disabled()
     wait_until_settled(page)
@@ -469,8 +471,8 @@ def test_videos(page: Page, editor: Editor, frames: np.ndarray) -> None:
 
 def test_a_page_that_is_loaded_again_goes_on_with_its_session(page: Page) -> None:
     def session() -> str:
-        found: str = page.evaluate("() => sessionStorage.getItem('geoco-session')")
-        return found
+        identifier: str = page.evaluate("() => sessionStorage.getItem('geoco-session')")
+        return identifier
 
     before = session()
     page.reload()

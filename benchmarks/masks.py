@@ -51,7 +51,7 @@ class Counts(Tally):
     missed: int = 0  # objects of which the background, or a slot of a few pixels, holds the most
 
 
-def counted(
+def count_slots(
     masks: Bool[Tensor, "slot height width"],
     valid: Bool[Tensor, " slot"],
     scale: Float[Tensor, " slot"],
@@ -65,8 +65,8 @@ def counted(
     names = [name for name in labels.unique().tolist() if name]
     everyone = [(masks & (labels == name)).sum((-2, -1)) for name in names]
     held = torch.stack(everyone) if everyone else masks.new_zeros((0, len(masks)), dtype=torch.long)
-    floor = share(masks, labels == 0)
-    shadow = share(masks, (labels == 0) & (taken > DARK))
+    floor = measure_share(masks, labels == 0)
+    shadow = measure_share(masks, (labels == 0) & (taken > DARK))
     edge = touches_edge(masks)
     long = metrics.support_moments(masks).radius > LONG * scale
     large = held.sum(1) >= edit_maps.FEWEST_PIXELS
@@ -90,7 +90,7 @@ def counted(
     )
 
 
-def share(
+def measure_share(
     masks: Bool[Tensor, "*window slot height width"], of: Bool[Tensor, "*window height width"]
 ) -> Float[Tensor, "*window slot"]:
     """The share of every slot's pixels that is something."""
@@ -103,13 +103,15 @@ def touches_edge(
     return masks[..., [0, -1], :].any(-1).any(-1) | masks[..., [0, -1]].any(-1).any(-1)
 
 
-def without(records: EditRecords, gone: Bool[np.ndarray, "window slot"]) -> EditRecords:
+def drop_slots(records: EditRecords, gone: Bool[np.ndarray, "window slot"]) -> EditRecords:
     """The edits of all objects but those of some slots; windows are those of the dataset."""
 
-    def kept(some: Records) -> Records:
+    def keep_rows(some: Records) -> Records:
         return some.where(~gone[some.window, some.slot])
 
-    return EditRecords(kept(records.position), kept(records.scale), kept(records.transplant))
+    return EditRecords(
+        keep_rows(records.position), keep_rows(records.scale), keep_rows(records.transplant)
+    )
 
 
 def main() -> None:
@@ -130,21 +132,21 @@ def main() -> None:
     assert factual.reference is not None
     total = Counts()
     for row, window in enumerate(windows.tolist()):
-        total += counted(
+        total += count_slots(
             factual.masks[row],
             factual.valid[row],
             factual.slots.scale[row],
             factual.reference[row],
-            light_taken(dataset, window),
+            measure_shade(dataset, window),
         )
-    show(total, len(windows))
-    discs = factual.valid & (share(factual.masks, factual.reference == 0) > FLOOR_ALONE)
-    show_geometry(factual, discs)
+    print_counts(total, len(windows))
+    discs = factual.valid & (measure_share(factual.masks, factual.reference == 0) > FLOOR_ALONE)
+    print_geometry(factual, discs)
     if arguments.results is not None:
-        show_edits(read_records(arguments.results), factual, discs, len(dataset))
+        print_edits(read_records(arguments.results), factual, discs, len(dataset))
 
 
-def light_taken(dataset: SolidsDataset, window: int) -> Float[Tensor, "height width"]:
+def measure_shade(dataset: SolidsDataset, window: int) -> Float[Tensor, "height width"]:
     """The share of the clean floor's light that all shadows take together, in a first frame."""
     episode, start = divmod(window, len(dataset.starts))
     scene = dataset.extract_scenes(np.array([episode]), np.array([dataset.starts[start]]))
@@ -152,7 +154,7 @@ def light_taken(dataset: SolidsDataset, window: int) -> Float[Tensor, "height wi
     return 1 - (1 - alone).prod(1).mean(0)
 
 
-def show(total: Counts, windows: int) -> None:
+def print_counts(total: Counts, windows: int) -> None:
     print(f"{windows} windows, {total.slots} slots that hold something, {total.objects} objects")
     rows = (
         ("slots of floor alone", total.discs),
@@ -168,7 +170,7 @@ def show(total: Counts, windows: int) -> None:
         print(f"{name:<50}{count:>8}")
 
 
-def show_geometry(factual: Factual, discs: Bool[Tensor, "window slot"]) -> None:
+def print_geometry(factual: Factual, discs: Bool[Tensor, "window slot"]) -> None:
     """Place and size of all objects, and of fewer."""
     off = (factual.slots.position - factual.moments.center).norm(dim=-1)
     scopes = (
@@ -187,7 +189,7 @@ def show_geometry(factual: Factual, discs: Bool[Tensor, "window slot"]) -> None:
         print(f"{name:<36}{int(kept.sum()):>8}{float(off[kept].mean()):>18.4f}{fit.linear:>24.2f}")
 
 
-def show_edits(
+def print_edits(
     records: EditRecords, factual: Factual, discs: Bool[Tensor, "window slot"], windows: int
 ) -> None:
     """The editing scores with and without slots of floor alone."""
@@ -197,7 +199,7 @@ def show_edits(
     there[records.position.window, records.position.slot] = True
     print(f"\nslots that only these results, or only these masks, have: {(here ^ there).sum()}")
     print(f"{'':<36}{'F1 of moves, sizes, transplants':>32}{'E_dp':>8}{'slopes':>16}{'D_app':>8}")
-    for name, some in (("all", records), ("without floor alone", without(records, gone))):
+    for name, some in (("all", records), ("without floor alone", drop_slots(records, gone))):
         scores = score_editing(some)
         kinds = (scores.all.position, scores.all.scale, scores.all.transplant)
         f1 = " ".join(f"{kind.f1.estimate:>10.2f}" for kind in kinds)

@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--sheet", type=Path)
     arguments = parser.parse_args()
     dataset = SolidsDataset(SolidsConfig(), "val")
-    factual = known(dataset, arguments.windows)
+    factual = gather_windows(dataset, arguments.windows)
     objects = reference_objects.find_references(factual)
     asked = (
         reference_objects.ask_moves(objects),
@@ -88,7 +88,7 @@ def examples(
     return [[picture(image) for image in row] for row in (frames, made.image, truth.image)]
 
 
-def known(dataset: SolidsDataset, limit: int) -> Factual:
+def gather_windows(dataset: SolidsDataset, limit: int) -> Factual:
     """Windows as a model that owns nothing would leave them: only frames and masks matter here."""
     windows = choose_windows(dataset, limit)
     clips = dataset.batch(windows.tolist())

@@ -38,7 +38,7 @@ class Counts(Tally):
     protected_floor: float = 0
 
 
-def counted(
+def count_pixels(
     before: Int64[Tensor, "scene height width"],
     after: Int64[Tensor, "scene height width"],
     background: Int64[Tensor, " scene"],
@@ -82,11 +82,11 @@ def main() -> None:
         settings = loaded.config.train.selector.teacher
         labels = selector_teacher.label_pixels(frame, drawn, encoded.attention, domain, settings)
         after = selector.refine(drawn, encoded.attention).argmax(-3)
-        total += counted(domain.owner, after, domain.background, masks == 0, labels)
-    show(total, len(windows))
+        total += count_pixels(domain.owner, after, domain.background, masks == 0, labels)
+    print_counts(total, len(windows))
 
 
-def show(total: Counts, windows: int) -> None:
+def print_counts(total: Counts, windows: int) -> None:
     left, left_floor = total.owned - total.given, total.owned_floor - total.given_floor
     rows = (
         ("owned by objects' slots, before", total.owned, total.owned_floor),

@@ -279,11 +279,13 @@ def _count_bytes(tensors: Iterable[Tensor]) -> int:
 
 
 @register_flop_formula(torch.ops.geoco.scale_steered_conv2d)
-def _steered(x: Any, weight: Any, *_: Any, out_shape: Any = None, **__: Any) -> int:
+def _count_flops(x: Any, weight: Any, *_: Any, out_shape: Any = None, **__: Any) -> int:
     batch, inputs, height, width = x
     return int(2 * batch * height * width * inputs * weight[0] * weight[2] * weight[3])
 
 
 @register_flop_formula(torch.ops.geoco.scale_steered_conv2d_backward)
-def _steered_back(grad: Any, x: Any, weight: Any, *_: Any, out_shape: Any = None, **__: Any) -> int:
-    return 2 * _steered(x, weight)
+def _count_backward_flops(
+    grad: Any, x: Any, weight: Any, *_: Any, out_shape: Any = None, **__: Any
+) -> int:
+    return 2 * _count_flops(x, weight)

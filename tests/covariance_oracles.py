@@ -124,7 +124,7 @@ def only(factual: Factual, slot: int) -> Tensor:
     return chosen
 
 
-def tiny_settings(**changes: object) -> config.ModelConfig:
+def make_tiny_settings(**changes: object) -> config.ModelConfig:
     parts: dict[str, object] = {
         "encoder": config.ConvEncoderConfig(width=8),
         "slots": config.SlotsConfig(count=3, dim=8, update_dim=8, grid_dim=8),
@@ -138,10 +138,10 @@ def tiny_settings(**changes: object) -> config.ModelConfig:
 
 
 @torch.no_grad()
-def tiny(**changes: object) -> tuple[GeoCo, Factual]:
+def make_tiny_scenes(**changes: object) -> tuple[GeoCo, Factual]:
     """Without training, but loud: each window has a qualified object. Slots are where we say."""
     torch.manual_seed(5)
-    model = GeoCo(tiny_settings(**changes)).double()
+    model = GeoCo(make_tiny_settings(**changes)).double()
     model.decoder.place.weight.mul_(6)
     model.decoder.alpha.weight.mul_(6)
     if model.selector is not None:

@@ -120,14 +120,14 @@ class Moody(Discs):
         obeys = state.mul(1e3).frac().abs() < 0.5
         old = encoded.slots
 
-        def mixed(new: Tensor, kept: Tensor) -> Tensor:
+        def choose_obeyed(new: Tensor, kept: Tensor) -> Tensor:
             return torch.where(obeys.view(-1, *[1] * (new.ndim - 1)), new, kept)
 
         return self.draw(
             Slots(
-                mixed(slots.appearance, old.appearance),
-                mixed(slots.position, old.position),
-                mixed(slots.scale, old.scale),
+                choose_obeyed(slots.appearance, old.appearance),
+                choose_obeyed(slots.position, old.position),
+                choose_obeyed(slots.scale, old.scale),
             )
         )
 

@@ -14,14 +14,14 @@ from geoco.evaluation import GeoCoModel
 from geoco.models.decoders import DECODERS, Decoder
 from geoco.models.geoco import GeoCo
 
-TINY = config.ModelConfig(
+TINY_MODEL = config.ModelConfig(
     encoder=config.ConvEncoderConfig(width=8),
     slots=config.SlotsConfig(count=4, dim=8, update_dim=8, grid_dim=8),
     decoder=config.DecoderConfig(broadcast=4, layers=((8, 3), (16, 3))),
     # So loose that the selector of a network without training acts, and so tight that objects stay.
     selector=config.SelectorConfig(threshold=0.5, least_area=1, least_peak=0.0, label_limit=0.1),
 )
-SOLIDS = config.SolidsConfig(
+SMALL_SOLIDS = config.SolidsConfig(
     episodes=config.EpisodesConfig(train=1, val=4, test=1),
     frames=20,
     height=16,
@@ -30,10 +30,10 @@ SOLIDS = config.SolidsConfig(
 )
 
 
-def tiny() -> GeoCoModel:
+def make_tiny_model() -> GeoCoModel:
     """Without training, but loud enough that slots differ: each window gets two valid objects."""
     torch.manual_seed(1)
-    model = GeoCo(TINY).double()
+    model = GeoCo(TINY_MODEL).double()
     assert model.selector is not None
     with torch.no_grad():
         for weight in (model.decoder.place.weight, model.decoder.alpha.weight):
@@ -49,20 +49,20 @@ def build_decoder(design: str, dim: int, **settings: Any) -> Decoder:
     return DECODERS[design](config.DecoderConfig(design=design, **settings), dim)
 
 
-def solids() -> SolidsDataset:
-    return SolidsDataset(SOLIDS, "val")
+def make_small_solids() -> SolidsDataset:
+    return SolidsDataset(SMALL_SOLIDS, "val")
 
 
 ROOT = Path(__file__).parents[1]
 
 
-def geoco(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+def run_geoco(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "geoco.cli", *map(str, arguments)]
     path = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=path, timeout=120)
 
 
-SMALL = [
+SMALL_OVERRIDES = [
     "data.episodes={train: 2, val: 1, test: 1}",
     "data.frames=4",
     "data.height=16",

@@ -72,7 +72,7 @@ class Shown:
         )
 
 
-def shown(kind: type[Painted] = Painted) -> tuple[Painted, Shown, matched.MatchedRecords]:
+def record_discs(kind: type[Painted] = Painted) -> tuple[Painted, Shown, matched.MatchedRecords]:
     model = kind(scenes(6, radii=(8.0, 9.0), objects=2))
     dataset = Shown(model, video_major(3, 2))
     factual = windows.compute_factual(model, dataset, 4)

@@ -19,7 +19,7 @@ from geoco.reporting import results
 Values = dict[str, Any]
 
 
-def factual(
+def make_factual(
     segmentation: Segmentation | None = None, errors: ReferenceErrors | None = None
 ) -> Values:
     return results.as_values(
@@ -37,30 +37,33 @@ def factual(
     )
 
 
-def kind(start: float, error: Mean | None, edits: int = 8) -> Kind:
+def make_kind(start: float, error: Mean | None, edits: int = 8) -> Kind:
     f1 = Interval(start, start - 1.5, start + 1.25)
     return Kind(f1, start / 2, edits, error, disappeared=1, disappearable=edits)
 
 
-def editing() -> Values:
+def make_editing() -> Values:
     curves = Curves(Mean(1.03, 7, 9), Mean(-0.5, 8, 9))
     nothing = Interval(math.nan, math.nan, math.nan)
     none = Kind(nothing, math.nan, 0, Mean(math.nan, 0, 0), 0, 0)
     everywhere = Scope(
-        kind(90, Mean(0.0123, 30, 36)), kind(80, None), kind(70, Mean(0.25, 8, 8)), curves
+        make_kind(90, Mean(0.0123, 30, 36)),
+        make_kind(80, None),
+        make_kind(70, Mean(0.25, 8, 8)),
+        curves,
     )
-    inside = Scope(kind(91, Mean(0.0061, 20, 20)), kind(81, None), none, curves)
+    inside = Scope(make_kind(91, Mean(0.0061, 20, 20)), make_kind(81, None), none, curves)
     return results.as_values(EditingScores(9, everywhere, inside))
 
 
-def spreads() -> tuple[SpreadAtScale, ...]:
+def make_spreads() -> tuple[SpreadAtScale, ...]:
     return tuple(
         SpreadAtScale(scale, Spread(scale, scale / 8, 0.125), Spread(scale**2, 0.03125, 0.5))
         for scale in (0.1, 0.2, 0.3)
     )
 
 
-def matched(exact: bool) -> Values:
+def make_matched(exact: bool) -> Values:
     def score(value: float) -> Interval:
         return Interval(value, value - 0.5, value + 0.5)
 
@@ -89,7 +92,7 @@ def matched(exact: bool) -> Values:
     )
 
 
-def finite_grid() -> Values:
+def make_finite_grid() -> Values:
     def mean(value: float, defined: int) -> Values:
         return {"value": value, "defined": defined, "total": 40}
 
@@ -106,7 +109,7 @@ def finite_grid() -> Values:
     return {"windows": 12, "objects": 10, "position": part(0.000325), "scale": scale}
 
 
-def tubes() -> Values:
+def make_tubes() -> Values:
     def part(value: float) -> Values:
         interval = {"estimate": value, "low": value - 1, "high": value + 1}
         return {"f1": interval, "noop": value / 2, "edits": 12}
@@ -115,15 +118,17 @@ def tubes() -> Values:
     return {"videos": 4, "eligible": 3, "frames": 20, **parts}
 
 
-def everything() -> dict[str, Values]:
+def make_all_tables() -> dict[str, Values]:
     agreement = Segmentation(Mean(0.9, 26, 26), Mean(0.8, 26, 26), Mean(0.7, 26, 26), Mean(1, 2, 2))
     errors = ReferenceErrors(Mean(0.01, 80, 88), Mean(0.02, 80, 88), Mean(0.03, 80, 88))
     return {
-        "factual": factual(agreement, errors),
-        "editing": editing(),
-        "stability": results.as_values(StabilityScores(93, spreads())),
-        "shared-background": results.as_values(SharedBackgroundScores(64, ("a", "b"), spreads())),
-        "finite-grid": finite_grid(),
-        "matched": matched(exact=True),
-        "tubes": tubes(),
+        "factual": make_factual(agreement, errors),
+        "editing": make_editing(),
+        "stability": results.as_values(StabilityScores(93, make_spreads())),
+        "shared-background": results.as_values(
+            SharedBackgroundScores(64, ("a", "b"), make_spreads())
+        ),
+        "finite-grid": make_finite_grid(),
+        "matched": make_matched(exact=True),
+        "tubes": make_tubes(),
     }

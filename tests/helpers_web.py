@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from fastapi.testclient import TestClient
-from helpers import tiny
+from helpers import make_tiny_model
 from PIL import Image
 
 from geoco import config
@@ -21,7 +21,9 @@ HOME = "http://127.0.0.1"
 
 def make_editor() -> Editor:
     return Editor(
-        pretrained.LoadedModel("tiny", tiny().model.float(), config.Config(), 0, (0.05, 1.2))
+        pretrained.LoadedModel(
+            "tiny", make_tiny_model().model.float(), config.Config(), 0, (0.05, 1.2)
+        )
     )
 
 

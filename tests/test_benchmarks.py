@@ -89,7 +89,9 @@ def test_pixels_of_the_selector_are_counted_by_hand() -> None:
     positive, protected = torch.zeros(2, 1, 4, 12)
     positive[0, 0, 8], positive[0, 0, 9] = 0.5, 0.25
     protected[0, 1, :2] = 1.0
-    counts = selector.counted(before, after, torch.tensor([0]), floor, Labels(positive, protected))
+    counts = selector.count_pixels(
+        before, after, torch.tensor([0]), floor, Labels(positive, protected)
+    )
     assert counts == selector.Counts(27, 18, 2, 1, 0.75, 0.25, 2, 2)
     assert (counts + counts).owned_floor == 36
 
@@ -126,13 +128,13 @@ def test_what_slots_hold_is_counted_by_hand() -> None:
     valid = torch.tensor([False, True, True, True, True, False])
     taken = torch.zeros(12, 30)
     taken[3, 10:23], taken[5], taken[7] = 0.2, 0.9, 0.05
-    counts = masks.counted(slots, valid, torch.full((6,), 0.2), labels, taken)
+    counts = masks.count_slots(slots, valid, torch.full((6,), 0.2), labels, taken)
     assert counts == masks.Counts(4, 1, 1, 1, 1, 1, 4, 1, 1, 1)
     taken[3, 10] = 0
-    counts = masks.counted(slots, valid, torch.full((6,), 2.0), labels, taken)
+    counts = masks.count_slots(slots, valid, torch.full((6,), 2.0), labels, taken)
     assert (counts.streaks, counts.draped) == (0, 0)
     assert (counts + counts).objects == 8
-    nothing = masks.counted(slots, valid, torch.ones(6), torch.zeros_like(labels), taken)
+    nothing = masks.count_slots(slots, valid, torch.ones(6), torch.zeros_like(labels), taken)
     assert nothing == masks.Counts(4, 4, 0, 1, 1)  # slot 3 lies in the dark now
 
 
@@ -143,7 +145,7 @@ def test_edits_of_some_slots_are_left_out() -> None:
     records = Records(window, slot, *[number] * 3, *[yes] * 3, *[value] * 7)
     gone = np.zeros((6, 2), dtype=np.bool_)
     gone[5, 1], gone[4, 0] = True, True
-    remaining = masks.without(EditRecords(records, records, records), gone)
+    remaining = masks.drop_slots(EditRecords(records, records, records), gone)
     for kept in (remaining.position, remaining.scale, remaining.transplant):
         assert kept.f1.tolist() == kept.error.tolist() == [0, 1, 2]
         assert kept.window.tolist() == [3, 3, 5]
@@ -159,6 +161,6 @@ def test_shadows_are_where_the_floor_is_darker_than_in_other_frames() -> None:
     clean = (light * floor[:, None]).amax(0)
     missing = (1 - light / clean).mean(1)
     for number in (0, 3, 5):
-        taken = masks.light_taken(dataset, windows[number])[floor[number]]
+        taken = masks.measure_shade(dataset, windows[number])[floor[number]]
         assert (missing[number][floor[number]] - taken).abs().mean() < 0.01
         assert torch.corrcoef(torch.stack((missing[number][floor[number]], taken)))[0, 1] > 0.95

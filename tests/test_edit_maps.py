@@ -86,7 +86,7 @@ def test_the_inverse_undoes(factor: float, x: float, y: float, seed: int) -> Non
 # -- warps of masks --------------------------------------------------------------------------------
 
 
-def rolled(mask: Tensor, dx: int, dy: int) -> Tensor:
+def roll_mask(mask: Tensor, dx: int, dy: int) -> Tensor:
     height, width = mask.shape[-2:]
     result = torch.roll(mask, (dy, dx), (-2, -1))
     rows, columns = torch.arange(height) - dy, torch.arange(width) - dx
@@ -101,10 +101,10 @@ def rolled(mask: Tensor, dx: int, dy: int) -> Tensor:
 def test_whole_pixel_moves_are_exact(height: int, width: int, dx: int, dy: int, seed: int) -> None:
     mask = random_mask(seed % 1000, 2, height, width)
     edit = AffineMap.from_move(torch.tensor([dx, dy]), height, width)
-    assert torch.equal(edit_maps.warp_mask(mask, edit), rolled(mask, dx, dy))
+    assert torch.equal(edit_maps.warp_mask(mask, edit), roll_mask(mask, dx, dy))
     layer = torch.rand(2, 3, height, width)
     expected = torch.where(
-        rolled(torch.ones_like(mask), dx, dy)[:, None], layer.roll((dy, dx), (-2, -1)), 0
+        roll_mask(torch.ones_like(mask), dx, dy)[:, None], layer.roll((dy, dx), (-2, -1)), 0
     )
     assert torch.equal(edit_maps.warp_image(layer, edit), expected)
 
@@ -159,7 +159,7 @@ def test_warps_against_a_loop() -> None:
         assert warped.any()
 
 
-def sampled(field: Tensor, edit: AffineMap, mode: str) -> Tensor:
+def sample_field(field: Tensor, edit: AffineMap, mode: str) -> Tensor:
     """torch's own sampler, in float64, at the inverse image of the grid."""
     height, width = field.shape[-2:]
     points = geometry.build_grid(height, width, dtype=torch.float64)
@@ -172,11 +172,11 @@ def sampled(field: Tensor, edit: AffineMap, mode: str) -> Tensor:
 def test_warps_against_torchs_sampler(size: tuple[int, int]) -> None:
     maps = random_maps(5, 40)
     masks = random_mask(6, 40, *size)
-    expected = sampled(masks[:, None], maps, "nearest")[:, 0] > 0.5
+    expected = sample_field(masks[:, None], maps, "nearest")[:, 0] > 0.5
     assert torch.equal(edit_maps.warp_mask(masks, maps), expected)
     layers = torch.rand(40, 4, *size, dtype=torch.float64)
     torch.testing.assert_close(
-        edit_maps.warp_image(layers, maps), sampled(layers, maps, "bilinear")
+        edit_maps.warp_image(layers, maps), sample_field(layers, maps, "bilinear")
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import tiny
+from helpers import make_tiny_model
 
 from geoco import config
 from geoco.data import SolidsDataset, StoreDataset
@@ -27,7 +27,7 @@ def run(script: str, *arguments: object, cwd: Path) -> str:
 
 @pytest.fixture
 def weights(tmp_path: Path) -> Path:
-    model = tiny().model.float()
+    model = make_tiny_model().model.float()
     settings = config.Config(model=model.settings)
     return checkpoints.save(tmp_path / "run", 7, settings, model.state_dict(), {}, {})
 
@@ -53,7 +53,7 @@ def test_a_model_on_frames_of_ones_own(weights: Path, tmp_path: Path) -> None:
     assert factual["population"]["videos"] == 3
     assert factual["population"]["windows of the dataset"] == 12
     # The same number by hand, for the windows in question: the first two of every video.
-    model = tiny().model.float()
+    model = make_tiny_model().model.float()
     expected = []
     for window in (0, 1, 4, 5, 8, 9):
         video = torch.from_numpy(frames[window // 4, window % 4]).permute(2, 0, 1).float() / 255

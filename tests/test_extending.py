@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import pytest
 import torch
-from helpers import solids, tiny
+from helpers import make_small_solids, make_tiny_model
 from rich.console import Console
 from torch import Tensor, nn
 
@@ -32,7 +32,7 @@ from geoco.training.objective import Draws, Losses
 from geoco.training.run_folder import Run
 
 SIZE, TOKENS = 16, 4
-SMALL = [
+SMALL_OVERRIDES = [
     "data.episodes={train: 4, val: 2, test: 1}",
     "data.frames=6",
     "data.supersample=1",
@@ -96,7 +96,7 @@ def _blob_decoder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("_blob_decoder")
 def test_a_decoder(tmp_path: Path) -> None:
-    changes = ["model.decoder.design=blobs", f"model.decoder.layers=[[{SIZE},3]]", *SMALL]
+    changes = ["model.decoder.design=blobs", f"model.decoder.layers=[[{SIZE},3]]", *SMALL_OVERRIDES]
     settings = config.load(None, [*changes, "model.slots={count: 3, dim: 8}"])
     model = build(settings.model)
     assert isinstance(model.decoder, BlobDecoder)
@@ -172,7 +172,7 @@ def test_a_baseline_with_its_own_loss(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setitem(config.MODEL_KINDS, "blobs", BlobsConfig)
     monkeypatch.setitem(MODELS, "blobs", Blobs)
     monkeypatch.setitem(objectives, "blobs", BlobsObjective)
-    settings = config.load(None, ["model.kind=blobs", "model.slots=2", *SMALL])
+    settings = config.load(None, ["model.kind=blobs", "model.slots=2", *SMALL_OVERRIDES])
     assert isinstance(build(settings.model), Blobs)
     metrics = train(settings, tmp_path / "run")
     assert metrics["step"] == [1, 2]
@@ -185,7 +185,7 @@ def test_a_baseline_with_its_own_loss(monkeypatch: pytest.MonkeyPatch, tmp_path:
     model = build(settings.model)
     assert "A model of the kind `blobs`: it takes" in write_card(settings, model)
     scores = evaluation.evaluate(
-        evaluation.adapter(model), solids(), tmp_path / "tables", "blobs", windows=2
+        evaluation.adapter(model), make_small_solids(), tmp_path / "tables", "blobs", windows=2
     )
     assert scores.tables["factual"]["psnr"] > 0
     assert scores.tables["editing"]["all"]["position"]["f1"]["estimate"] >= 0
@@ -216,7 +216,12 @@ def build_areas(name: str, values: Values) -> TextTable:
 def test_a_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(evaluation.TABLES, "areas", Table(compute_areas, (build_areas,)))
     results = evaluation.evaluate(
-        tiny(), solids(), tmp_path, "tiny", tables=["areas", "factual"], windows=2
+        make_tiny_model(),
+        make_small_solids(),
+        tmp_path,
+        "tiny",
+        tables=["areas", "factual"],
+        windows=2,
     )
     stored = json.loads((tmp_path / "areas.json").read_text())["values"]
     assert stored == results.tables["areas"]
@@ -225,5 +230,7 @@ def test_a_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert "### Areas of slots" in text or "## Areas of slots" in text
     assert f"| tiny | {stored['mean']:.3f} | 2 |" in text
     assert "Areas of slots" in (tmp_path / "tables.tex").read_text()
-    again = evaluation.evaluate(tiny(), solids(), tmp_path, "tiny", windows=2, tables=["areas"])
+    again = evaluation.evaluate(
+        make_tiny_model(), make_small_solids(), tmp_path, "tiny", windows=2, tables=["areas"]
+    )
     assert again.tables["areas"] == stored

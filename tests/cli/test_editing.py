@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import SOLIDS, TINY, geoco, solids, tiny
+from helpers import SMALL_SOLIDS, TINY_MODEL, make_small_solids, make_tiny_model, run_geoco
 from PIL import Image
 
 from geoco import config
@@ -17,8 +17,8 @@ from geoco.models import checkpoints, pretrained
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    settings = config.Config(model=TINY, data=SOLIDS)
-    tensors = tiny().model.float().state_dict()
+    settings = config.Config(model=TINY_MODEL, data=SMALL_SOLIDS)
+    tensors = make_tiny_model().model.float().state_dict()
     return checkpoints.save(
         tmp_path_factory.mktemp("run") / "checkpoints",
         7,
@@ -31,7 +31,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def pictures(tmp_path: Path) -> Path:
-    frames = solids().batch([0, 3]).video[:, 0].permute(0, 2, 3, 1).numpy()
+    frames = make_small_solids().batch([0, 3]).video[:, 0].permute(0, 2, 3, 1).numpy()
     for name, frame in zip(("frame", "donor"), frames, strict=True):
         Image.fromarray(frame).save(tmp_path / f"{name}.png")
     Image.fromarray(frames[0]).save(
@@ -41,7 +41,7 @@ def pictures(tmp_path: Path) -> Path:
 
 
 def test_slots(weights: Path, pictures: Path) -> None:
-    done = geoco("slots", pictures / "frame.png", "--model", weights)
+    done = run_geoco("slots", pictures / "frame.png", "--model", weights)
     assert done.returncode == 0, done.stderr
     scene = Editor.load(weights).encode(pictures / "frame.png")
     for slot in scene.slots:
@@ -53,7 +53,7 @@ def test_slots(weights: Path, pictures: Path) -> None:
 
 
 def test_slots_of_a_video_are_those_of_its_first_frame(weights: Path, pictures: Path) -> None:
-    done = geoco("slots", pictures / "film.gif", "--model", weights)
+    done = run_geoco("slots", pictures / "film.gif", "--model", weights)
     assert done.returncode == 0, done.stderr
     film = Editor.load(weights).encode_video(pictures / "film.gif")
     drawn = np.asarray(Image.open(pictures / "film-slots.png"))
@@ -62,7 +62,7 @@ def test_slots_of_a_video_are_those_of_its_first_frame(weights: Path, pictures: 
 
 def test_edit_does_what_python_does(weights: Path, pictures: Path) -> None:
     out, record = pictures / "out.png", pictures / "edits.json"
-    done = geoco(
+    done = run_geoco(
         "edit", pictures / "frame.png", "--move", "2:3,-1", "--resize", "1:1.2",
         "--transplant", f"0:{pictures / 'donor.png'}#3", "--remove", "3",
         "-o", out, "--model", weights, "--record", record,
@@ -76,14 +76,14 @@ def test_edit_does_what_python_does(weights: Path, pictures: Path) -> None:
     again = Scene.replay(record.read_text(), editor)
     assert np.array_equal(again.image, expected.image)
     replayed = pictures / "again.png"
-    done = geoco("replay", record, "-o", replayed)
+    done = run_geoco("replay", record, "-o", replayed)
     assert done.returncode == 0, done.stderr
     assert np.array_equal(np.asarray(Image.open(replayed)), expected.image)
 
 
 def test_edit_of_a_video(weights: Path, pictures: Path) -> None:
     out = pictures / "frames"
-    done = geoco(
+    done = run_geoco(
         "edit", pictures / "film.gif", "--move", "1:2,0", "-o", out, "--model", weights,
         "--record", pictures / "edits.py",
     )  # fmt: skip
@@ -103,7 +103,7 @@ def test_edit_of_a_video(weights: Path, pictures: Path) -> None:
 def test_bad_edit_lists(weights: Path, tmp_path: Path, content: bytes | None, said: str) -> None:
     if content is not None:
         (tmp_path / "edits.json").write_bytes(content)
-    done = geoco("replay", "edits.json", "-o", "out.png", "--model", weights, cwd=tmp_path)
+    done = run_geoco("replay", "edits.json", "-o", "out.png", "--model", weights, cwd=tmp_path)
     assert done.returncode == 2
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
@@ -126,7 +126,7 @@ def test_bad_edit_lists(weights: Path, tmp_path: Path, content: bytes | None, sa
 )
 def test_bad_edits(weights: Path, pictures: Path, arguments: list[str], said: str) -> None:
     (pictures / "text.png").write_text("hello")
-    done = geoco("edit", *arguments, "-o", "out.png", "--model", weights, cwd=pictures)
+    done = run_geoco("edit", *arguments, "-o", "out.png", "--model", weights, cwd=pictures)
     assert done.returncode == 2
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
@@ -144,20 +144,20 @@ def test_unknown_models(pictures: Path) -> None:
 
 def test_eval_and_compare(weights: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
-        done = geoco(
+        done = run_geoco(
             "eval", weights, "--windows", "4", "--tables", "editing,matched", "--no-figures",
             "--out", tmp_path / name,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
     assert "measured here" in (tmp_path / "one" / "tables.md").read_text()
-    done = geoco("compare", tmp_path / "one", tmp_path / "two", "--out", tmp_path / "both")
+    done = run_geoco("compare", tmp_path / "one", tmp_path / "two", "--out", tmp_path / "both")
     assert done.returncode == 0, done.stderr
     comparison = json.loads((tmp_path / "both" / "comparison.json").read_text())["values"]
     # Twice the same model: every difference is nothing.
     assert comparison["differences"]
     assert all(one["value"]["estimate"] == 0 for one in comparison["differences"])
     assert (tmp_path / "both" / "figures" / "comparison-response.png").exists()
-    done = geoco("compare", tmp_path / "one", tmp_path)
+    done = run_geoco("compare", tmp_path / "one", tmp_path)
     assert done.returncode == 2
     assert "there are no results here" in done.stderr
 
@@ -167,7 +167,7 @@ def test_eval_of_other_data_under_another_name(weights: Path, tmp_path: Path) ->
     other.write_text("data: {seed: 7, frames: 20, height: 16, width: 16, supersample: 1}\n")
     for more, said in (((), f"{weights.parents[1].name}, step 7"), (("--name", "mine"), "mine")):
         out = tmp_path / said
-        done = geoco(
+        done = run_geoco(
             "eval", weights, "data.episodes.val=3", "--data", other, "--windows", "2", "--tables",
             "factual", "--no-figures", "--tile", "2", "--out", out, *more,
         )  # fmt: skip
@@ -175,7 +175,7 @@ def test_eval_of_other_data_under_another_name(weights: Path, tmp_path: Path) ->
         about = json.loads((out / "factual.json").read_text())["population"]
         assert about["model"] == said
         assert about["data"] == "solids, val split: 3 videos of 20 frames, 16 x 16, seed 7"
-    done = geoco("eval", weights, "model.slots.count=3", "--out", tmp_path / "no")
+    done = run_geoco("eval", weights, "model.slots.count=3", "--out", tmp_path / "no")
     assert done.returncode == 2
     assert "only the data can differ here" in done.stderr
     assert not (tmp_path / "no").exists()

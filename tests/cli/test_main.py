@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import ROOT, geoco
+from helpers import ROOT, run_geoco
 from PIL import Image
 
 from geoco import config, geometry
@@ -17,7 +17,7 @@ from geoco.training import curriculum
 
 def run_failing(*arguments: object) -> str:
     """The single sentence of a command that must fail cleanly."""
-    result = geoco(*arguments)
+    result = run_geoco(*arguments)
     assert result.returncode == 2, result.stderr
     assert "Traceback" not in result.stderr
     assert result.stderr.startswith("error: ")
@@ -26,7 +26,7 @@ def run_failing(*arguments: object) -> str:
 
 
 def test_help_shows_every_command_with_an_example() -> None:
-    assert "Slots with explicit appearance" in geoco("--help").stdout
+    assert "Slots with explicit appearance" in run_geoco("--help").stdout
     commands = (
         ("demo",),
         ("train",),
@@ -45,12 +45,12 @@ def test_help_shows_every_command_with_an_example() -> None:
         ("data", "preview"),
     )
     for command in commands:
-        text = geoco(*command, "--help").stdout
+        text = run_geoco(*command, "--help").stdout
         assert f"Example: geoco {' '.join(command)}" in re.sub(r"\s+", " ", text)
 
 
 def test_config_show() -> None:
-    result = geoco("config", "show", "configs/solids-video.yaml", "data.height=96")
+    result = run_geoco("config", "show", "configs/solids-video.yaml", "data.height=96")
     assert result.returncode == 0
     assert "height: 96" in result.stdout
     assert "length: 6" in result.stdout
@@ -68,21 +68,21 @@ def test_import_inspect_and_preview(tmp_path: Path) -> None:
     store = tmp_path / "store"
     settings = (f"data.source.path={tmp_path / 'raw'}", f"data.path={store}")
     settings = (*settings, "data.source.frame_rate=null", "data.height=16", "data.width=16")
-    imported = geoco("data", "import", "configs/folder.yaml", *settings)
+    imported = run_geoco("data", "import", "configs/folder.yaml", *settings)
     assert imported.returncode == 0, imported.stderr
     assert "2/2" in imported.stdout
-    again = geoco("data", "import", "configs/folder.yaml", *settings)
+    again = run_geoco("data", "import", "configs/folder.yaml", *settings)
     assert again.returncode == 0, again.stderr
 
-    shown = geoco("data", "inspect", store, "--verify").stdout
+    shown = run_geoco("data", "inspect", store, "--verify").stdout
     assert re.search(r"train\W+2\W+12\W+16 x 16\W+no", shown)
     assert "all checksums are right" in shown
-    shown = geoco("data", "inspect", "configs/folder.yaml", *settings).stdout
+    shown = run_geoco("data", "inspect", "configs/folder.yaml", *settings).stdout
     assert re.search(r"train\W+2\W+12\W+16 x 16\W+no\W+2", shown)  # two windows of 4 in 6 frames
 
     out = tmp_path / "out" / "preview.png"
     preview = ("data", "preview", "configs/folder.yaml", *settings, "--zoom", 1, "--out", out)
-    assert geoco(*preview).returncode == 0
+    assert run_geoco(*preview).returncode == 0
     picture = np.asarray(Image.open(out))
     assert (picture[4:20, 4:20] == 0).all()  # video 0, frame 0
     assert (picture[4:20, 24:40] == 1).all()  # video 1, frame 0
@@ -100,24 +100,24 @@ def test_import_inspect_and_preview(tmp_path: Path) -> None:
 
 def test_preview_of_the_generator(tmp_path: Path) -> None:
     out = tmp_path / "preview.gif"
-    result = geoco("data", "preview", "configs/solids-video.yaml", "--count", 3, "--out", out)
+    result = run_geoco("data", "preview", "configs/solids-video.yaml", "--count", 3, "--out", out)
     assert result.returncode == 0, result.stderr
     with Image.open(out) as image:
         assert image.n_frames == 6  # type: ignore[attr-defined]
         assert image.size == (3 * (128 + 4) + 4, 2 * (128 + 4) + 4)
-    shown = geoco("data", "inspect", "configs/solids.yaml").stdout
+    shown = run_geoco("data", "inspect", "configs/solids.yaml").stdout
     assert re.search(r"val\W+200\W+20000\W+64 x 64\W+exact\W+2600", shown)
 
 
 def test_model_summary() -> None:
-    shown = geoco("model", "summary", "configs/geoco.yaml").stdout
+    shown = run_geoco("model", "summary", "configs/geoco.yaml").stdout
     assert re.search(r"encoder\W+312,256", shown)
     assert re.search(r"total\W+660,284", shown)
 
 
 def test_curriculum(tmp_path: Path) -> None:
     out = tmp_path / "curriculum.png"
-    shown = geoco("curriculum", "configs/geoco.yaml", "--out", out).stdout
+    shown = run_geoco("curriculum", "configs/geoco.yaml", "--out", out).stdout
     assert re.search(r"15,000\s+factual calibration", shown)
     assert re.search(r"36,200\s+selector applies", shown)
     assert out.stat().st_size > 10_000

@@ -18,7 +18,7 @@ SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
 WEIGHTS = sorted(path for path in (ROOT / "weights").iterdir() if path.is_dir())
 
 
-def solids(*overrides: str) -> SolidsConfig:
+def load_solids(*overrides: str) -> SolidsConfig:
     data = config.load(None, overrides).data
     assert isinstance(data, SolidsConfig)
     return data
@@ -31,7 +31,7 @@ def write(folder: Path, **files: str) -> Path:
 
 
 def test_defaults_are_obj3ds_own_numbers() -> None:
-    data = solids()
+    data = load_solids()
     assert (data.episodes.train, data.episodes.val, data.episodes.test) == (2920, 200, 200)
     assert (data.frames, data.height, data.width, data.supersample) == (100, 64, 64, 3)
     assert data.radii == (0.70, 0.75, 0.80)
@@ -67,14 +67,14 @@ def test_another_kind_replaces_the_section(tmp_path: Path) -> None:
 
 
 def test_numbers_are_read_as_people_write_them() -> None:
-    assert solids("data.camera_jitter=5e-1").camera_jitter == 0.5
-    assert solids("data.camera_jitter=1").camera_jitter == 1.0
-    assert solids("data.radii=[0.5, 4e-1]").radii == (0.5, 0.4)
+    assert load_solids("data.camera_jitter=5e-1").camera_jitter == 0.5
+    assert load_solids("data.camera_jitter=1").camera_jitter == 1.0
+    assert load_solids("data.radii=[0.5, 4e-1]").radii == (0.5, 0.4)
 
 
 def test_values_cannot_be_changed() -> None:
     with pytest.raises(ValidationError, match="frozen"):
-        solids().height = 3  # type: ignore[misc]
+        load_solids().height = 3  # type: ignore[misc]
 
 
 def test_the_resolved_configuration_comes_back_the_same() -> None:

@@ -72,7 +72,7 @@ def read_all(path: Path, skip: int = 0, **options: float) -> list[RawVideo]:
     return list(folder.read_videos(source, "train", skip))
 
 
-def shown(video: RawVideo) -> list[int]:
+def identify_frames(video: RawVideo) -> list[int]:
     """Which frames these are, by their brightness."""
     return [round((frame.mean() - 16) / 20) for frame in video.frames]
 
@@ -86,7 +86,7 @@ def test_videos(tmp_path: Path, suffix: str) -> None:
     (video,) = read_all(tmp_path)
     assert video.source == f"clip{suffix}"
     assert video.frames.shape == (10, 24, 32, 3)
-    assert shown(video) == list(range(10))
+    assert identify_frames(video) == list(range(10))
     expected = np.array([gray(number) for number in range(10)])[:, None, None, None]
     assert np.abs(video.frames.astype(int) - expected).max() <= 6
     assert video.masks is None
@@ -164,26 +164,26 @@ def test_videos_filmed_sideways_are_turned_upright(tmp_path: Path) -> None:
 
 def test_frame_rate_takes_the_nearest_frame(tmp_path: Path) -> None:
     write_video(tmp_path / "clip.mp4")  # at 0.0, 0.1, ... 0.9 s
-    assert shown(read_all(tmp_path, frame_rate=10)[0]) == list(range(10))
-    assert shown(read_all(tmp_path, frame_rate=5)[0]) == [0, 2, 4, 6, 8]
+    assert identify_frames(read_all(tmp_path, frame_rate=10)[0]) == list(range(10))
+    assert identify_frames(read_all(tmp_path, frame_rate=5)[0]) == [0, 2, 4, 6, 8]
     # 0, 0.25 (as near to 0.2 as to 0.3), 0.5 and 0.75
-    assert shown(read_all(tmp_path, frame_rate=4)[0]) == [0, 2, 5, 7]
+    assert identify_frames(read_all(tmp_path, frame_rate=4)[0]) == [0, 2, 5, 7]
     # 0, 1/3, 2/3: nearest 0.3 and 0.7
-    assert shown(read_all(tmp_path, frame_rate=3)[0]) == [0, 3, 7]
-    assert shown(read_all(tmp_path, frame_rate=20)[0]) == [n // 2 for n in range(20)]
-    assert shown(read_all(tmp_path, frame_rate=0.5)[0]) == [0]
+    assert identify_frames(read_all(tmp_path, frame_rate=3)[0]) == [0, 3, 7]
+    assert identify_frames(read_all(tmp_path, frame_rate=20)[0]) == [n // 2 for n in range(20)]
+    assert identify_frames(read_all(tmp_path, frame_rate=0.5)[0]) == [0]
 
 
 @pytest.mark.parametrize("frames", range(1, 11))
 def test_its_own_frame_rate_changes_nothing(tmp_path: Path, frames: int) -> None:
     write_video(tmp_path / "clip.webm", frames=frames, rate=30)  # 1 / 30 s is not whole in ms
-    assert shown(read_all(tmp_path, frame_rate=30)[0]) == list(range(frames))
+    assert identify_frames(read_all(tmp_path, frame_rate=30)[0]) == list(range(frames))
 
 
 def test_frame_rate_of_a_video_with_uneven_times(tmp_path: Path) -> None:
     write_video(tmp_path / "clip.mkv", frames=4, times=[0, 1, 6, 8])
     # At 0, 0.2, 0.4, 0.6, 0.8 s; 0.4 lies nearer to 0.6 than to 0.1.
-    assert shown(read_all(tmp_path, frame_rate=5)[0]) == [0, 1, 2, 2, 3]
+    assert identify_frames(read_all(tmp_path, frame_rate=5)[0]) == [0, 1, 2, 2, 3]
 
 
 def test_long_videos_become_pieces(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_long_videos_become_pieces(tmp_path: Path) -> None:
     pieces = [("long.mp4", 0), ("long.mp4", 4), ("long.mp4", 8)]
     pieces += [("short.mp4", 0), ("still", 0), ("still", 4)]
     assert [(video.source, video.first) for video in videos] == pieces
-    assert [shown(video) for video in videos[:3]] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert [identify_frames(video) for video in videos[:3]] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     assert videos[5].frames[:, 0, 0, 0].tolist() == [5]
     later = read_all(tmp_path, skip=2, max_frames=4)
     assert [(video.source, video.first) for video in later] == pieces[2:]
@@ -207,11 +207,11 @@ def test_decoding_is_lazy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     opened: list[str] = []
     real = folder.read_image
 
-    def recorded(path: Path) -> folder.Picture:
+    def record_and_read(path: Path) -> folder.Picture:
         opened.append(path.name)
         return real(path)
 
-    monkeypatch.setattr(folder, "read_image", recorded)
+    monkeypatch.setattr(folder, "read_image", record_and_read)
     next(folder.read_videos(FolderSource(path=tmp_path, max_frames=5), "train"))
     assert len(opened) == 6  # one ahead, to know whether there is more
 
@@ -219,8 +219,8 @@ def test_decoding_is_lazy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_one_frame_is_a_video(tmp_path: Path) -> None:
     write_video(tmp_path / "one.gif", frames=1)
     (video,) = read_all(tmp_path)
-    assert shown(video) == [0]
-    assert shown(read_all(tmp_path, frame_rate=10)[0]) == [0]
+    assert identify_frames(video) == [0]
+    assert identify_frames(read_all(tmp_path, frame_rate=10)[0]) == [0]
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the reference GIFs are not beside the repository")

@@ -115,13 +115,15 @@ def store(root: Path, lengths: tuple[int, ...], size: int = 16) -> Path:
     return root
 
 
-def mixed(*extra_stores: ExtraStoreConfig) -> Config:
+def configure_mixture(*extra_stores: ExtraStoreConfig) -> Config:
     return Config(data=SETTINGS, train=TrainConfig(extra_stores=extra_stores))
 
 
 def test_clips_of_other_stores_come_as_often_as_asked(tmp_path: Path) -> None:
     """Three videos of five clips each, and twice the 2 + 1 clips of two more."""
-    dataset = open_training(mixed(ExtraStoreConfig(path=store(tmp_path, (3, 2)), times=2)))
+    dataset = open_training(
+        configure_mixture(ExtraStoreConfig(path=store(tmp_path, (3, 2)), times=2))
+    )
     assert isinstance(dataset, MixedDataset)
     assert len(dataset) == 15 + 2 * 3
     assert dataset.frame_count == 18 + 5
@@ -133,7 +135,7 @@ def test_clips_of_other_stores_come_as_often_as_asked(tmp_path: Path) -> None:
 
 
 def test_both_feeds_mix_alike(tmp_path: Path) -> None:
-    dataset = open_training(mixed(ExtraStoreConfig(path=store(tmp_path, (3, 2)))))
+    dataset = open_training(configure_mixture(ExtraStoreConfig(path=store(tmp_path, (3, 2)))))
     order = Order(len(dataset), 5, 1)
     device = torch.device("cpu")
     resident, stream = ResidentFeed(dataset, order, device), StreamFeed(dataset, order, device)
@@ -157,11 +159,11 @@ def test_both_feeds_mix_alike(tmp_path: Path) -> None:
 
 
 def test_without_others_the_dataset_is_itself() -> None:
-    assert isinstance(open_training(mixed()), SolidsDataset)
+    assert isinstance(open_training(configure_mixture()), SolidsDataset)
 
 
 def test_windows_are_those_asked_for(tmp_path: Path) -> None:
-    settings = mixed(ExtraStoreConfig(path=store(tmp_path, (3, 2))))
+    settings = configure_mixture(ExtraStoreConfig(path=store(tmp_path, (3, 2))))
     dataset = open_training(settings, WindowConfig(length=1, stride=2))
     assert isinstance(dataset, MixedDataset)
     other = dataset.ingredients[1].dataset
@@ -176,7 +178,7 @@ def test_windows_are_those_asked_for(tmp_path: Path) -> None:
 def test_what_cannot_be_mixed_is_refused(tmp_path: Path, size: int, path: str, words: str) -> None:
     store(tmp_path, (3,), size)
     with pytest.raises(GeocoError, match=words):
-        open_training(mixed(ExtraStoreConfig(path=tmp_path / path)))
+        open_training(configure_mixture(ExtraStoreConfig(path=tmp_path / path)))
 
 
 def test_named_on_the_command_line() -> None:

@@ -296,18 +296,18 @@ def change(path: Path, edit: Callable[[Any], Any]) -> None:
     path.write_bytes(b"".join(frame_record(content) for content in contents))
 
 
-def edited(edit: Callable[[Any], Any]) -> Callable[[Path], None]:
+def edit_fields(edit: Callable[[Any], Any]) -> Callable[[Path], None]:
     return lambda folder: change(folder / FIRST, edit)
 
 
-def replaced(name: str, content: Callable[[bytes], bytes]) -> Callable[[Path], None]:
+def replace_content(name: str, content: Callable[[bytes], bytes]) -> Callable[[Path], None]:
     def damage(folder: Path) -> None:
         (folder / name).write_bytes(content((folder / name).read_bytes()))
 
     return damage
 
 
-def flipped(offset: int) -> Callable[[bytes], bytes]:
+def flip_byte(offset: int) -> Callable[[bytes], bytes]:
     def flip(content: bytes) -> bytes:
         changed = bytearray(content)
         changed[offset] ^= 1
@@ -323,7 +323,7 @@ def set_item(name: str, index: int, value: bytes) -> Callable[[Any], None]:
     return edit
 
 
-def broken_chunk(picture: bytes) -> bytes:
+def break_chunk(picture: bytes) -> bytes:
     """Five bytes of the pixels, in a chunk of their own, and then a chunk without a name."""
     return picture[:33] + struct.pack(">I", 5) + b"IDAT" + picture[41:46] + bytes(8) + b"????"
 
@@ -377,88 +377,91 @@ BAD_FILES: dict[str, tuple[Callable[[Path], Any], str]] = {
         "00000-of-00002: cannot read.*directory",
     ),
     "cut in a length": (
-        replaced(FIRST, lambda content: content[: start_of_second(content) + 5]),
+        replace_content(FIRST, lambda content: content[: start_of_second(content) + 5]),
         r"00000-of-00002: record 1 at byte \d+: .*ends inside the record's length, after 5 of 12",
     ),
     "cut in the data": (
-        replaced(FIRST, lambda content: content[:5000]),
+        replace_content(FIRST, lambda content: content[:5000]),
         r"record 0 at byte 0: .*ends inside the record's data, after 4988 of \d+ bytes",
     ),
     "cut in the last checksum": (
-        replaced(FIRST, lambda content: content[:-3]),
+        replace_content(FIRST, lambda content: content[:-3]),
         r"record 1 at byte \d+: .*ends inside the checksum .* after 1 of 4 bytes",
     ),
     "cut between records": (
-        replaced(FIRST, lambda content: content[: start_of_second(content)]),
+        replace_content(FIRST, lambda content: content[: start_of_second(content)]),
         "00000-of-00002: holds 1 records, but dataset_info.json says 2",
     ),
     "wrong length": (
-        replaced(FIRST, flipped(1)),
+        replace_content(FIRST, flip_byte(1)),
         "record 0 at byte 0: the checksum of the record's length",
     ),
     "wrong checksum of the length": (
-        replaced(FIRST, flipped(9)),
+        replace_content(FIRST, flip_byte(9)),
         "checksum of the record's length",
     ),
     "wrong data": (
-        replaced(FIRST, flipped(3000)),
+        replace_content(FIRST, flip_byte(3000)),
         r"record 0 at byte 0: the checksum of its \d+ bytes",
     ),
     "wrong checksum of the data": (
-        replaced(SECOND, flipped(-1)),
+        replace_content(SECOND, flip_byte(-1)),
         "00001-of-00002: record 0 at byte 0: the checksum of its",
     ),
-    "a PNG instead": (replaced(FIRST, lambda _: png(np.zeros((9, 9), np.uint8))), "TFRecord file"),
+    "a PNG instead": (
+        replace_content(FIRST, lambda _: png(np.zeros((9, 9), np.uint8))),
+        "TFRecord file",
+    ),
     "garbage in a record": (
-        replaced(FIRST, lambda _: frame_record(b"\xff" * 50) + frame_record(b"")),
+        replace_content(FIRST, lambda _: frame_record(b"\xff" * 50) + frame_record(b"")),
         "record 0 at byte 0: expected a tf.train.Example, got other data",
     ),
     "no fields in a record": (
-        replaced(FIRST, lambda _: frame_record(b"\x12\x00") + frame_record(b"")),
+        replace_content(FIRST, lambda _: frame_record(b"\x12\x00") + frame_record(b"")),
         "record 0 at byte 0: expected a tf.train.Example with fields, got none",
     ),
     "video missing": (
-        edited(lambda fields: fields.pop("video")),
+        edit_fields(lambda fields: fields.pop("video")),
         "record 0 at byte 0: the field 'video' is missing; there are background, .*segmentations",
     ),
     "video of no frames": (
-        edited(lambda fields: fields["video"].bytes_list.ClearField("value")),
+        edit_fields(lambda fields: fields["video"].bytes_list.ClearField("value")),
         "'video' holds no pictures; expected a PNG per frame",
     ),
     "video of numbers": (
-        edited(lambda fields: fields["video"].int64_list.value.append(3)),
+        edit_fields(lambda fields: fields["video"].int64_list.value.append(3)),
         "'video' holds no pictures; expected a PNG per frame",
     ),
     "declared masks missing": (
-        edited(lambda fields: fields.pop("segmentations")),
+        edit_fields(lambda fields: fields.pop("segmentations")),
         "record 0 at byte 0: the field 'segmentations' is missing",
     ),
     "frame is no PNG": (
-        edited(set_item("video", 7, b"JFIF, perhaps")),
+        edit_fields(set_item("video", 7, b"JFIF, perhaps")),
         "record 0 at byte 0: frame 7: expected a PNG, got 13 bytes of other data",
     ),
     "frame is a PNG cut short": (
-        edited(set_item("video", 7, png(np.ones((12, 16, 3), np.uint8))[:50])),
+        edit_fields(set_item("video", 7, png(np.ones((12, 16, 3), np.uint8))[:50])),
         "frame 7: expected a PNG",
     ),
     "frame is a PNG with a broken chunk": (
-        edited(set_item("video", 7, broken_chunk(png(np.ones((12, 16, 3), np.uint8))))),
+        edit_fields(set_item("video", 7, break_chunk(png(np.ones((12, 16, 3), np.uint8))))),
         "frame 7: expected a PNG",
     ),
     "frame is gray": (
-        edited(set_item("video", 7, png(np.zeros((12, 16), np.uint8)))),
+        edit_fields(set_item("video", 7, png(np.zeros((12, 16), np.uint8)))),
         "frame 7: expected a PNG in mode RGB, got mode L",
     ),
     "frames of two sizes": (
-        edited(set_item("video", 7, png(np.zeros((13, 18, 3), np.uint8)))),
+        edit_fields(set_item("video", 7, png(np.zeros((13, 18, 3), np.uint8)))),
         "frame 7 is 18 x 13, but frame 0 is 16 x 12; expected one size",
     ),
     "mask too few": (
-        edited(lambda fields: fields["segmentations"].bytes_list.value.pop()),
+        edit_fields(lambda fields: fields["segmentations"].bytes_list.value.pop()),
         "23 masks for 24 frames",
     ),
     "masks of another size": (
-        edited(
+        edit_fields(
             lambda fields: fields["segmentations"].CopyFrom(
                 example_pb2.Feature(
                     bytes_list=example_pb2.BytesList(value=[png(np.zeros((9, 8), np.uint8))] * 24)
@@ -468,7 +471,7 @@ BAD_FILES: dict[str, tuple[Callable[[Path], Any], str]] = {
         "masks are 8 x 9, but frames are 16 x 12; expected one size",
     ),
     "too many ids": (
-        edited(
+        edit_fields(
             lambda fields: fields["segmentations"].CopyFrom(
                 example_pb2.Feature(
                     bytes_list=example_pb2.BytesList(
@@ -480,25 +483,27 @@ BAD_FILES: dict[str, tuple[Callable[[Path], Any], str]] = {
         "a mask has id 256; ids go from 0 to 255",
     ),
     "instances that do not fill their shape": (
-        edited(lambda fields: fields["instances/positions"].float_list.value.pop()),
+        edit_fields(lambda fields: fields["instances/positions"].float_list.value.pop()),
         "'instances/positions' holds 143 values; expected any x 24 x 3",
     ),
     "ragged lengths that do not add up": (
-        edited(
+        edit_fields(
             lambda fields: fields["instances/bboxes/ragged_row_lengths_0"].int64_list.value.pop()
         ),
         "'instances/bboxes' has 37 rows, but lengths that add up to 24",
     ),
     "features.json is no JSON": (
-        replaced("features.json", lambda content: content[:-9]),
+        replace_content("features.json", lambda content: content[:-9]),
         "features.json: expected the description of fields",
     ),
     "dataset_info.json is something else": (
-        replaced("dataset_info.json", lambda _: b"[1, 2]"),
+        replace_content("dataset_info.json", lambda _: b"[1, 2]"),
         "dataset_info.json: expected the description of splits",
     ),
     "dataset_info.json lists fewer files": (
-        replaced("dataset_info.json", lambda content: content.replace(b',\n        "1"', b"")),
+        replace_content(
+            "dataset_info.json", lambda content: content.replace(b',\n        "1"', b"")
+        ),
         "2 files of movi_c-validation, but dataset_info.json lists 1",
     ),
 }

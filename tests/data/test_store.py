@@ -357,7 +357,7 @@ def test_damaged_journal(tmp_path: Path) -> None:
         open_writer(tmp_path / "val")
 
 
-def broken_video(**changes: Any) -> RawVideo:
+def break_video(**changes: Any) -> RawVideo:
     """A video that the run-time checks of the tests would not let us construct."""
     video = make_video(0)
     for name, value in changes.items():
@@ -382,7 +382,7 @@ def broken_video(**changes: Any) -> RawVideo:
 def test_bad_videos_are_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     with open_writer(tmp_path / "val") as writer:
         with pytest.raises(GeocoError, match=f"val/0: .*{message}"):
-            writer.append(broken_video(**changes))
+            writer.append(break_video(**changes))
         writer.append(make_video(1))  # and nothing of the refused one is in the way
         writer.finish()
     verify_store(tmp_path / "val", nothing)

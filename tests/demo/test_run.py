@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import SOLIDS, TINY, tiny
+from helpers import SMALL_SOLIDS, TINY_MODEL, make_tiny_model
 from PIL import Image
 from rich.console import Console
 from sklearn.metrics import adjusted_rand_score
@@ -30,20 +30,22 @@ from geoco.models import checkpoints, pretrained
 from geoco.solids import Move, Remove, Replace, Scale, render_counterfactuals, render_scenes
 
 SIZE, WINDOWS = 16, 6
-SETTINGS = config.Config(model=TINY, data=SOLIDS)
+SETTINGS = config.Config(model=TINY_MODEL, data=SMALL_SOLIDS)
 GENERATED = {"scenes.png", "edits.png", "video.gif"}
 OF_A_MODEL = {"gallery.png", "edited.gif", "edits.json", "summary.json"}
 
 
 @pytest.fixture(scope="module")
-def loaded() -> pretrained.LoadedModel:
-    return pretrained.LoadedModel("tiny", tiny().model.float().eval(), SETTINGS, 7, (0.05, 1.5))
+def loaded_model() -> pretrained.LoadedModel:
+    return pretrained.LoadedModel(
+        "tiny", make_tiny_model().model.float().eval(), SETTINGS, 7, (0.05, 1.5)
+    )
 
 
 @pytest.fixture(scope="module")
 def blind() -> pretrained.LoadedModel:
     """All slots draw the same: the first owns every pixel."""
-    model = tiny().model.float().eval()
+    model = make_tiny_model().model.float().eval()
     with torch.no_grad():
         for part in (model.decoder.alpha.weight, model.decoder.alpha.bias):
             part.zero_()
@@ -51,34 +53,34 @@ def blind() -> pretrained.LoadedModel:
 
 
 @pytest.fixture(scope="module")
-def dataset(loaded: pretrained.LoadedModel) -> SolidsDataset:
-    return run.open_scenes(loaded, Console(file=io.StringIO()))
+def dataset(loaded_model: pretrained.LoadedModel) -> SolidsDataset:
+    return run.open_scenes(loaded_model, Console(file=io.StringIO()))
 
 
 @pytest.fixture(scope="module")
-def factual(loaded: pretrained.LoadedModel, dataset: SolidsDataset) -> Factual:
-    return compute_factual(GeoCoModel(loaded.model), dataset, 64, WINDOWS)
+def factual(loaded_model: pretrained.LoadedModel, dataset: SolidsDataset) -> Factual:
+    return compute_factual(GeoCoModel(loaded_model.model), dataset, 64, WINDOWS)
 
 
 @pytest.fixture(scope="module")
 def records(
-    loaded: pretrained.LoadedModel, dataset: SolidsDataset, factual: Factual
+    loaded_model: pretrained.LoadedModel, dataset: SolidsDataset, factual: Factual
 ) -> MatchedRecords:
-    return record_matched(GeoCoModel(loaded.model), dataset, factual, 64)
+    return record_matched(GeoCoModel(loaded_model.model), dataset, factual, 64)
 
 
 @pytest.fixture(scope="module")
-def summary(loaded: pretrained.LoadedModel, dataset: SolidsDataset) -> Summary:
-    return measure_model(loaded, dataset, WINDOWS)
+def summary(loaded_model: pretrained.LoadedModel, dataset: SolidsDataset) -> Summary:
+    return measure_model(loaded_model, dataset, WINDOWS)
 
 
 @pytest.fixture(scope="module")
-def chosen(loaded: pretrained.LoadedModel, dataset: SolidsDataset) -> list[Subject]:
-    return demo_pictures.choose_subjects(Editor(loaded), dataset)
+def subjects(loaded_model: pretrained.LoadedModel, dataset: SolidsDataset) -> list[Subject]:
+    return demo_pictures.choose_subjects(Editor(loaded_model), dataset)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def easily_pleased() -> Iterator[None]:
+def accept_any_object() -> Iterator[None]:
     """A model without training follows no object well."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo_pictures, "LEAST_F1", 0.01)
@@ -86,15 +88,19 @@ def easily_pleased() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def clip(loaded: pretrained.LoadedModel, dataset: SolidsDataset) -> demo_pictures.EditedClip:
-    return demo_pictures.edit_clip(Editor(loaded), dataset, 4)
+def clip(loaded_model: pretrained.LoadedModel, dataset: SolidsDataset) -> demo_pictures.EditedClip:
+    return demo_pictures.edit_clip(Editor(loaded_model), dataset, 4)
 
 
-def place(folder: Path, name: str, loaded: pretrained.LoadedModel) -> None:
+def place(folder: Path, name: str, loaded_model: pretrained.LoadedModel) -> None:
     """Weights as they ship."""
-    tensors = loaded.model.state_dict()
+    tensors = loaded_model.model.state_dict()
     path = checkpoints.save(
-        folder / "checkpoints", loaded.step, loaded.config, tensors, {"nothing": torch.zeros(1)}
+        folder / "checkpoints",
+        loaded_model.step,
+        loaded_model.config,
+        tensors,
+        {"nothing": torch.zeros(1)},
     )
     (folder / name).mkdir()
     (path / checkpoints.WEIGHTS).rename(folder / name / checkpoints.WEIGHTS)
@@ -144,9 +150,9 @@ def test_what_leaving_the_picture_as_it_is_would_score(
                 continue
             dx, dy = ((6, 0), (-6, 0), (0, 6), (0, -6))[turn % 4]
             turn += 1
-            region = mask | shifted(mask, dx, dy)
+            region = mask | shift_mask(mask, dx, dy)
             for _ in range(2):
-                region = np.any([shifted(region, *step) for step in STEPS], axis=0)
+                region = np.any([shift_mask(region, *step) for step in STEPS], axis=0)
             edit = (0, Move(int(label) - 1, dx, dy))
             truth = (
                 dataset.render_counterfactuals([int(factual.window[row])], [edit]).frames[0] / 255
@@ -163,7 +169,7 @@ def test_what_leaving_the_picture_as_it_is_would_score(
 STEPS = ((0, 0), (1, 0), (-1, 0), (0, 1), (0, -1))
 
 
-def shifted(mask: np.ndarray, dx: int, dy: int) -> np.ndarray:
+def shift_mask(mask: np.ndarray, dx: int, dy: int) -> np.ndarray:
     padded = np.pad(mask, 8)
     return np.roll(padded, (dy, dx), (0, 1))[8:-8, 8:-8]
 
@@ -185,12 +191,12 @@ def test_reconstruction_and_segmentation(summary: Summary, factual: Factual) -> 
 
 
 def test_subjects_are_objects_and_the_slots_that_hold_them(
-    chosen: list[Subject], dataset: SolidsDataset
+    subjects: list[Subject], dataset: SolidsDataset
 ) -> None:
-    assert [subject.window for subject in chosen] == demo_pictures.choose_clear_windows(dataset)
-    assert all(dataset.starts[subject.window % len(dataset.starts)] == 16 for subject in chosen)
-    assert any(subject.slot is not None for subject in chosen)
-    for subject in chosen:
+    assert [subject.window for subject in subjects] == demo_pictures.choose_clear_windows(dataset)
+    assert all(dataset.starts[subject.window % len(dataset.starts)] == 16 for subject in subjects)
+    assert any(subject.slot is not None for subject in subjects)
+    for subject in subjects:
         clip = dataset[subject.window]
         assert np.array_equal(subject.scene.source, clip.video[0].permute(1, 2, 0).numpy())
         assert clip.masks is not None
@@ -215,12 +221,12 @@ def test_subjects_are_objects_and_the_slots_that_hold_them(
 
 
 def test_edits_are_those_of_the_editor_and_of_the_generator(
-    chosen: list[Subject], dataset: SolidsDataset
+    subjects: list[Subject], dataset: SolidsDataset
 ) -> None:
-    rows = demo_pictures.edit_subjects(chosen, dataset)
-    for number, (subject, row) in enumerate(zip(chosen, rows, strict=True)):
-        following = (number + 1) % len(chosen)
-        donor = chosen[following]
+    rows = demo_pictures.edit_subjects(subjects, dataset)
+    for number, (subject, row) in enumerate(zip(subjects, rows, strict=True)):
+        following = (number + 1) % len(subjects)
+        donor = subjects[following]
         edits = (
             subject.move,
             Scale(subject.item, 1.5),
@@ -248,10 +254,10 @@ def test_edits_are_those_of_the_editor_and_of_the_generator(
 
 
 def test_the_gallery_shows_them_in_their_places(
-    chosen: list[Subject], dataset: SolidsDataset
+    subjects: list[Subject], dataset: SolidsDataset
 ) -> None:
-    rows = demo_pictures.edit_subjects(chosen, dataset)
-    picture = demo_pictures.compose_gallery(chosen, rows)
+    rows = demo_pictures.edit_subjects(subjects, dataset)
+    picture = demo_pictures.compose_gallery(subjects, rows)
     zoom, side = 12, 192
 
     def cell(row: int, column: int) -> np.ndarray:
@@ -260,7 +266,7 @@ def test_the_gallery_shows_them_in_their_places(
         top = 16 + 2 * 28 + row * (side + 6)
         return picture[top : top + side, left : left + side]
 
-    for number, (subject, row) in enumerate(zip(chosen, rows, strict=True)):
+    for number, (subject, row) in enumerate(zip(subjects, rows, strict=True)):
         assert np.array_equal(cell(number, 1), drawing.magnify(subject.scene.image, zoom))
         assert np.array_equal(cell(number, 2), subject.scene.draw_outlines(zoom))
         for kind, (edited, truth) in enumerate(zip(row.edited, row.truth, strict=True)):
@@ -290,7 +296,7 @@ def test_a_free_move_hides_least() -> None:
 def test_the_clip_is_an_episode_edited_through_all_frames(
     clip: demo_pictures.EditedClip, dataset: SolidsDataset
 ) -> None:
-    film, length = clip.film, SOLIDS.frames
+    film, length = clip.film, SMALL_SOLIDS.frames
     assert clip.title == "episode 1"  # window 4 of three to an episode
     assert clip.numbers == tuple(range(length))
     assert len(film) == length
@@ -305,7 +311,7 @@ def test_the_clip_is_an_episode_edited_through_all_frames(
     assert slot == resize.slot != encoded.background  # type: ignore[union-attr]
     before = encoded.slots
     after = film.decoded.slots
-    others = [index for index in range(TINY.slots.count) if index != slot]
+    others = [index for index in range(TINY_MODEL.slots.count) if index != slot]
     assert torch.equal(after.position[:, others], before.position[:, others])
     pixels = (after.position - before.position)[:, slot] * (SIZE - 1) / 2
     goal = pixels[-1].round()
@@ -318,13 +324,13 @@ def test_the_clip_is_an_episode_edited_through_all_frames(
 
 def test_a_clip_is_edited_only_where_a_slot_follows_an_object(
     clip: demo_pictures.EditedClip,
-    loaded: pretrained.LoadedModel,
+    loaded_model: pretrained.LoadedModel,
     dataset: SolidsDataset,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     frames = dataset.extract_scenes(np.full(20, 1), np.arange(20))
     labels = render_scenes(frames, dataset.canvas).masks.numpy()
-    encoded = Editor(loaded).encode_video(clip.film.frames)
+    encoded = Editor(loaded_model).encode_video(clip.film.frames)
     slot = clip.film.history[0].slot  # type: ignore[union-attr]
     mask = encoded.masks[:, slot]
     scores = []
@@ -333,7 +339,7 @@ def test_a_clip_is_edited_only_where_a_slot_follows_an_object(
         scores.append(2 * shared / (mask.sum() + (labels == label).sum()))
     assert max(scores) > 0.01
     monkeypatch.setattr(demo_pictures, "LEAST_F1", 0.99)
-    other = demo_pictures.edit_clip(Editor(loaded), dataset, 4)
+    other = demo_pictures.edit_clip(Editor(loaded_model), dataset, 4)
     assert other.film.history == ()
     assert np.array_equal(other.film.images, encoded.images)
 
@@ -354,10 +360,10 @@ def test_the_clip_shows_original_and_edited(clip: demo_pictures.EditedClip) -> N
 def test_the_demo_with_a_shipped_model(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    loaded: pretrained.LoadedModel,
+    loaded_model: pretrained.LoadedModel,
     dataset: SolidsDataset,
 ) -> None:
-    place(tmp_path, "geoco-solids-tiny", loaded)
+    place(tmp_path, "geoco-solids-tiny", loaded_model)
     monkeypatch.setattr(pretrained, "_SHIPPED", (tmp_path,))
     generator: list[Path] = []  # shown elsewhere
     monkeypatch.setattr(run, "show_generator", lambda out, console: generator.append(out))
@@ -372,7 +378,7 @@ def test_the_demo_with_a_shipped_model(
     assert "geoco serve geoco-solids-tiny and open http://127.0.0.1:8000" in text
 
     values = json.loads((out / "summary.json").read_text())
-    expected = as_values(measure_model(loaded, dataset)) | {"model": "geoco-solids-tiny"}
+    expected = as_values(measure_model(loaded_model, dataset)) | {"model": "geoco-solids-tiny"}
     assert values == expected
     assert values["windows"] == 12  # all there are
     assert f"{values['position']['psnr']['estimate']:.1f}" in text
@@ -385,7 +391,7 @@ def test_the_demo_with_a_shipped_model(
     assert film.history == again.history
     assert np.array_equal(film.images, again.images)
     with Image.open(out / "edited.gif") as image:
-        assert image.n_frames == len(film) == SOLIDS.frames  # type: ignore[attr-defined]
+        assert image.n_frames == len(film) == SMALL_SOLIDS.frames  # type: ignore[attr-defined]
         assert f"{image.n_frames} frames" in text  # type: ignore[attr-defined]
         for number in (0, 10, 19):
             image.seek(number)
@@ -444,11 +450,11 @@ def test_which_model_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_model_of_other_data_is_shown_embedded_scenes_of_its_size(
-    loaded: pretrained.LoadedModel,
+    loaded_model: pretrained.LoadedModel,
 ) -> None:
     data = config.StoreConfig(path=Path("nowhere"), height=SIZE, width=SIZE, source=None)
     other = pretrained.LoadedModel(
-        "other", loaded.model, config.Config(model=TINY, data=data), 0, (0, 1)
+        "other", loaded_model.model, config.Config(model=TINY_MODEL, data=data), 0, (0, 1)
     )
     console = Console(file=io.StringIO())
     assert run.open_scenes(other, console).frame_size == (SIZE, SIZE)

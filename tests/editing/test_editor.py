@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import tiny
+from helpers import make_tiny_model
 
 from geoco import config
 from geoco.data import SolidsDataset
@@ -26,7 +26,7 @@ STEP = 2 / (SIZE - 1)
 
 @pytest.fixture(scope="module")
 def editor() -> Editor:
-    model = tiny().model.float()
+    model = make_tiny_model().model.float()
     videos = config.Config(data=config.SolidsConfig(window=config.WindowConfig(length=6)))
     return Editor(pretrained.LoadedModel("tiny", model, videos, 0, (0.05, 1.2)))
 
@@ -257,11 +257,11 @@ def test_only_the_changed_slot_is_decoded(scene: Scene, monkeypatch: pytest.Monk
     decoder = scene.decoded.model.decoder
     forward = decoder.forward
 
-    def counted(slots: Slots, *arguments: object) -> Fields:
+    def count_and_decode(slots: Slots, *arguments: object) -> Fields:
         drawn.append(slots.scale.numel())
         return forward(slots, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(decoder, "forward", counted)
+    monkeypatch.setattr(decoder, "forward", count_and_decode)
     assert scene.move(1, dx=1).resize(1, 1.1).image is not None
     assert drawn == [1, 1]
     drawn.clear()

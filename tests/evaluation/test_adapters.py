@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers import TINY
+from helpers import TINY_MODEL
 from torch import Tensor
 
 from geoco import Editor, config
@@ -48,7 +48,7 @@ def test_a_model_of_videos_carries_its_slots(length: int, temporal: bool) -> Non
     torch.manual_seed(0)
     part = config.TemporalConfig(enabled=temporal, width=8, heads=2, hidden=8)
     settings = config.Config(
-        model=TINY.model_copy(update={"temporal": part}),
+        model=TINY_MODEL.model_copy(update={"temporal": part}),
         data=config.SolidsConfig(window=config.WindowConfig(length=length)),
     )
     network = GeoCo(settings.model).eval()
@@ -62,7 +62,7 @@ def test_a_model_of_videos_carries_its_slots(length: int, temporal: bool) -> Non
 
 def test_every_video_of_a_batch_is_tracked_by_itself() -> None:
     torch.manual_seed(0)
-    model = GeoCoModel(GeoCo(TINY).double().eval())
+    model = GeoCoModel(GeoCo(TINY_MODEL).double().eval())
     video, starts = torch.rand(3, 4, 3, 16, 16), torch.rand(3, 4, 2)
     together = model.track(video, starts)
     assert together.attention is not None

@@ -44,10 +44,10 @@ class Hidden(Discs):
         return Encoded(unplaced(torch.cat(parts, -1)), None)
 
     def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
-        return self.draw(self.shown(slots))
+        return self.draw(self.read_slots(slots))
 
     @staticmethod
-    def shown(slots: Slots) -> Slots:
+    def read_slots(slots: Slots) -> Slots:
         appearance, position, scale = slots.appearance.split((2, 2, 1), -1)
         return Slots(appearance, position, scale[..., 0])
 
@@ -56,7 +56,7 @@ class HiddenTold(Hidden):
     """And obeys commands."""
 
     def command(self, encoded: Encoded, index: int, move: Tensor, factor: Tensor) -> Decoded:
-        known = self.shown(encoded.slots)
+        known = self.read_slots(encoded.slots)
         position, scale = known.position.clone(), known.scale.clone()
         position[:, index] += move
         scale[:, index] *= factor

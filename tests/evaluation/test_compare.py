@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from evaluation_oracles import scenes, video_major
-from helpers_matched import Painted, PaintedDeaf, PaintedMute, Shown, shown
-from helpers_tables import everything
+from helpers_matched import Painted, PaintedDeaf, PaintedMute, Shown, record_discs
+from helpers_tables import make_all_tables
 
 from geoco import metrics
 from geoco.errors import GeocoError
@@ -69,7 +69,7 @@ def test_end_to_end(folders: tuple[Path, Path], tmp_path: Path) -> None:
 
 
 def test_the_pool_is_what_is_valid_for_all() -> None:
-    _, _, records = shown()
+    _, _, records = record_discs()
     some = np.arange(len(records)) % 3 != 0
     others = replace(records, valid=records.valid & some)
     pool = find_common_pool([records, others])
@@ -121,7 +121,7 @@ def test_position_errors_of_the_tables_are_those(
 
 def test_differences_are_paired_by_edit_and_video() -> None:
     """By hand: a gap that is the same in every edit has an interval of no width."""
-    _, _, records = shown()
+    _, _, records = record_discs()
     better = replace(records, oracle=records.oracle + 2.0)
     pool = find_common_pool([records, better])
     differences = {
@@ -177,9 +177,9 @@ def test_scores_are_those_of_the_common_pool(folders: tuple[Path, Path], tmp_pat
 
 
 def test_nothing_is_claimed_of_what_a_model_cannot_be_asked() -> None:
-    _, _, records = shown()
-    _, _, deaf = shown(PaintedDeaf)
-    _, _, mute = shown(PaintedMute)
+    _, _, records = record_discs()
+    _, _, deaf = record_discs(PaintedDeaf)
+    _, _, mute = record_discs(PaintedMute)
     for pair in ([records, mute], [mute, records]):
         differences = compute_differences(
             ["a", "b"], keep_carried_by_all(pair), find_common_pool(pair)
@@ -196,7 +196,7 @@ def test_nothing_is_claimed_of_what_a_model_cannot_be_asked() -> None:
 
 
 def test_preservation_is_of_what_all_carried_out() -> None:
-    _, _, records = shown()
+    _, _, records = record_discs()
     some = np.arange(len(records)) % 3 != 0
     other = replace(
         records, edited=some, change=np.where(some, 0.5, np.nan), changed=np.where(some, 1, np.nan)
@@ -260,7 +260,7 @@ def test_a_table_of_other_windows_is_refused(folders: tuple[Path, Path], tmp_pat
         about, _ = read_results(folder, ["editing"])
         del about["interior"]  # which is of that table alone
         limited = {} if limit is None else {"windows of this table": limit}
-        write_table(copies[-1], "finite-grid", about | limited, everything()["finite-grid"])
+        write_table(copies[-1], "finite-grid", about | limited, make_all_tables()["finite-grid"])
     comparison = compare(copies[:2], tmp_path / "out")
     assert set(comparison.tables["deaf"]) == {"editing", "finite-grid"}
     assert comparison.population["windows"] == 6
@@ -275,7 +275,7 @@ def test_a_table_of_other_windows_is_refused(folders: tuple[Path, Path], tmp_pat
 
 
 def test_captions_are_right_for_every_model() -> None:
-    one, two = everything(), json.loads(json.dumps(everything()))
+    one, two = make_all_tables(), json.loads(json.dumps(make_all_tables()))
     two["factual"]["reference_errors"]["decoded_to_reference"]["defined"] = 66
     two["shared-background"]["appearances"] = 32
     two["finite-grid"]["objects"] = 7

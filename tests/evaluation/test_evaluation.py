@@ -19,14 +19,14 @@ WINDOWS = Numbered(video_major(videos=4, windows=3))
 OBJECTS = scenes(len(WINDOWS))
 
 
-def edited(model: SlotModel, batch: int = 5) -> EditingScores:
+def score_edits(model: SlotModel, batch: int = 5) -> EditingScores:
     factual = compute_factual(model, WINDOWS, batch)
     return editing.score_editing(editing.record_edits(model, factual, batch))
 
 
 def test_a_perfect_decoder_scores_perfectly() -> None:
     """Up to pixels: the target of a scaled disc is a scaled staircase."""
-    scores = edited(Discs(OBJECTS))
+    scores = score_edits(Discs(OBJECTS))
     assert scores.objects == 12
     assert scores.all.transplant.edits == 12
     assert scores.all.position.f1.estimate == 100
@@ -44,7 +44,7 @@ def test_a_perfect_decoder_scores_perfectly() -> None:
 
 
 def test_a_decoder_that_warps_masks_exactly_scores_100() -> None:
-    scores = edited(Warped(OBJECTS))
+    scores = score_edits(Warped(OBJECTS))
     assert scores.objects == 12
     for scope in (scores.all, scores.interior):
         for kind in (scope.position, scope.scale, scope.transplant):
@@ -63,7 +63,7 @@ def test_a_decoder_that_warps_masks_exactly_scores_100() -> None:
 def test_masks_that_leave_the_canvas_are_warped_exactly_too() -> None:
     """Two discs of a scene, off the centre: some targets lose pixels beyond the edge."""
     model = Warped(scenes(len(WINDOWS), objects=2))
-    scores = edited(model)
+    scores = score_edits(model)
     assert scores.objects == 24
     assert scores.interior.position.edits < scores.all.position.edits == 96
     for scope in (scores.all, scores.interior):
@@ -72,7 +72,7 @@ def test_masks_that_leave_the_canvas_are_warped_exactly_too() -> None:
 
 
 def test_a_decoder_that_ignores_commands_scores_as_no_edit() -> None:
-    scores = edited(Deaf(OBJECTS))
+    scores = score_edits(Deaf(OBJECTS))
     for scope in (scores.all, scores.interior):
         for kind in (scope.position, scope.scale, scope.transplant):
             assert kind.f1.estimate == pytest.approx(kind.noop, abs=1e-12)
@@ -96,7 +96,7 @@ def test_misses_are_where_a_center_is_less_where_it_should_be() -> None:
 
 
 def test_a_broken_decoder_lies_between() -> None:
-    none, some, all_ = (edited(kind(OBJECTS)).all for kind in (Deaf, Moody, Discs))
+    none, some, all_ = (score_edits(kind(OBJECTS)).all for kind in (Deaf, Moody, Discs))
     for kind in ("position", "scale", "transplant"):
         low, between, high = (getattr(scope, kind).f1.estimate for scope in (none, some, all_))
         assert low + 1 < between < high - 1
@@ -104,7 +104,7 @@ def test_a_broken_decoder_lies_between() -> None:
 
 
 def test_no_op_rows_depend_on_factual_masks_alone() -> None:
-    one, two = edited(Discs(OBJECTS)), edited(Deaf(OBJECTS))
+    one, two = score_edits(Discs(OBJECTS)), score_edits(Deaf(OBJECTS))
     for kind in ("position", "scale", "transplant"):
         assert getattr(one.all, kind).noop == getattr(two.all, kind).noop
         assert getattr(one.all, kind).edits == getattr(two.all, kind).edits
@@ -141,7 +141,7 @@ def test_disappearance_counts_empty_outputs_of_positive_targets() -> None:
             logits[gone, 1] = -1e6
             return rgb, logits
 
-    scores = edited(Vanishing(OBJECTS))
+    scores = score_edits(Vanishing(OBJECTS))
     scale = scores.all.scale
     assert (scale.disappeared, scale.disappearable) == (2 * 12, 4 * 12)
     assert scores.all.curves.radius.defined == 0
@@ -201,11 +201,11 @@ def test_eligibility_is_fixed_before_any_intervention(monkeypatch: pytest.Monkey
     judged = []
     original = editing.judge_eligibility
 
-    def watched(factual: Factual, asked: commands.Commands) -> commands.Eligibility:
+    def note_and_judge(factual: Factual, asked: commands.Commands) -> commands.Eligibility:
         judged.append(model.decoded)
         return original(factual, asked)
 
-    monkeypatch.setattr(editing, "judge_eligibility", watched)
+    monkeypatch.setattr(editing, "judge_eligibility", note_and_judge)
     records = editing.record_edits(model, factual, 4)
     assert judged == [before] * 3
     assert model.decoded > before

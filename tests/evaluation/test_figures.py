@@ -54,7 +54,7 @@ class Unplaced(Painted):
         return self.draw(Slots(appearance, position, scale[..., 0]))
 
 
-def measured(model: Discs) -> tuple[windows.Factual, EditRecords]:
+def record_edits(model: Discs) -> tuple[windows.Factual, EditRecords]:
     factual = windows.compute_factual(
         model, Numbered(video_major(3, len(model.scenes.scale) // 3)), 4
     )
@@ -114,7 +114,7 @@ def test_response_by_hand() -> None:
 
 
 def test_response_is_of_the_curves_of_the_tables() -> None:
-    _, records = measured(Painted(scenes(6, objects=2)))
+    _, records = record_edits(Painted(scenes(6, objects=2)))
     scores = editing.score_editing(records)
     for scope, interior in ((scores.all, False), (scores.interior, True)):
         for measure in ("radius", "coverage"):
@@ -141,7 +141,7 @@ def test_cumulative_share_counts_undefined_errors() -> None:
 
 
 def test_models_are_laid_over_each_other() -> None:
-    _, records = measured(Painted(scenes(6, objects=2)))
+    _, records = record_edits(Painted(scenes(6, objects=2)))
     other = replace(records, scale=replace(records.scale, radius=0.2 + records.scale.radius))
     one = figures.draw_response({"one": records}, interior=False)
     two = figures.draw_response({"one": records, "two": other}, interior=False)
@@ -165,7 +165,7 @@ def test_worst_edits() -> None:
 
 def test_failures_are_decoded_as_they_were_scored() -> None:
     model = Painted(scenes(6, objects=2))
-    factual, records = measured(model)
+    factual, records = record_edits(model)
     asked = {"position": commands.build_moves, "scale": commands.build_resizes}
     for kind, build in (*asked.items(), ("transplant", commands.build_transplants)):
         edits: Records = getattr(records, kind)
@@ -180,7 +180,7 @@ def test_failures_are_decoded_as_they_were_scored() -> None:
 
 def test_edits_come_in_the_order_of_the_commands() -> None:
     model = Painted(scenes(6, objects=2))
-    factual, _ = measured(model)
+    factual, _ = record_edits(model)
     asked = commands.build_resizes(factual)
     edited = galleries.draw_edits(model, factual, asked, 3)
     assert len(edited.pictures) == len(asked) == 60
@@ -199,7 +199,7 @@ def test_edits_come_in_the_order_of_the_commands() -> None:
 
 def test_records_of_another_evaluation_are_refused() -> None:
     model = Painted(scenes(6, objects=2))
-    factual, records = measured(model)
+    factual, records = record_edits(model)
     other = replace(records, position=records.position.where(np.arange(len(records.position)) > 3))
     with pytest.raises(GeocoError, match="of another evaluation than the factual pass"):
         galleries.draw_failures(model, factual, other, 4)
@@ -211,7 +211,7 @@ def test_objects_that_touch_no_border_are_shown_first() -> None:
     discs.position[:, 1], discs.position[:, 2] = torch.tensor([-0.4, 0]), torch.tensor([0.5, 0])
     discs.scale[:, 1] *= 1.5
     discs.position[2, 1] = torch.tensor([-0.95, 0])
-    factual = measured(Painted(discs))[0]
+    factual = record_edits(Painted(discs))[0]
     window, slot = galleries.choose_objects(factual, 4)
     assert window.tolist() == [0, 2, 4, 1]
     assert slot.tolist() == [1, 2, 1, 1]
@@ -255,7 +255,7 @@ def test_panels_are_magnified_by_whole_numbers_and_outlined() -> None:
 
 def test_figures_are_whole_and_repeatable(tmp_path: Path) -> None:
     model = Painted(scenes(3, objects=2))
-    factual, records = measured(model)
+    factual, records = record_edits(model)
     paths = figures.write_figures(model, factual, records, tmp_path / "one", 4)
     again = figures.write_figures(model, factual, records, tmp_path / "two", 7)
     assert [path.stem for path in paths] == [*NAMES, "calibration"]
@@ -272,7 +272,7 @@ def test_figures_are_whole_and_repeatable(tmp_path: Path) -> None:
 
 def test_a_model_without_geometry_shows_its_transplants(tmp_path: Path) -> None:
     model = Unplaced(scenes(3, objects=2))
-    factual, records = measured(model)
+    factual, records = record_edits(model)
     paths = figures.write_figures(model, factual, records, tmp_path, 4)
     assert [path.stem for path in paths] == list(NAMES)
     widths = {}
@@ -286,7 +286,7 @@ def test_a_model_without_geometry_shows_its_transplants(tmp_path: Path) -> None:
 
 def test_nothing_to_show(tmp_path: Path) -> None:
     """No valid object: no gallery, and curves that say so."""
-    factual, records = measured(Painted(scenes(6, (0.5, 0.6))))
+    factual, records = record_edits(Painted(scenes(6, (0.5, 0.6))))
     assert int(factual.valid.sum()) == 0
     paths = figures.write_figures(Painted(scenes(6)), factual, records, tmp_path, 4)
     names = [path.stem for path in paths]

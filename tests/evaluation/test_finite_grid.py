@@ -100,17 +100,17 @@ class Spoilt(Slopes):
         self.into = into
 
     def native_logits(self, slots: Slots) -> Tensor:
-        return self.spoilt(slots, MARGIN)
+        return self.spoil_logits(slots, MARGIN)
 
     def extended_fields(self, slots: Slots) -> Fields:
-        return Fields(self.spoilt(slots, 0))
+        return Fields(self.spoil_logits(slots, 0))
 
     def validity(self, scale: Tensor) -> Tensor:
         line = torch.ones(len(scale), self.size, dtype=torch.float64)
         line[:, :MARGIN] = line[:, -MARGIN:] = 0.5
         return line
 
-    def spoilt(self, slots: Slots, margin: int) -> Tensor:
+    def spoil_logits(self, slots: Slots, margin: int) -> Tensor:
         logits, size = self.draw(slots), self.size
         first = Slots(*(getattr(self.scenes, part.name)[0] for part in fields(Slots)))
         for number in range(len(logits)):
@@ -330,7 +330,7 @@ def test_a_violated_proposition_is_an_error(name: str, monkeypatch: pytest.Monke
     """One pixel, or one F1, on the wrong side."""
     original = getattr(covariance_bounds, name)
 
-    def tampered(*arguments: object) -> Inequality:
+    def tamper(*arguments: object) -> Inequality:
         inequality = original(*arguments)
         left, right = inequality.left.double().clone(), inequality.right.double()
         if left.dim() == 1:
@@ -342,7 +342,7 @@ def test_a_violated_proposition_is_an_error(name: str, monkeypatch: pytest.Monke
     model = Rigid(*blob_scenes(1))
     factual = record(model, 1)
     measure_covariance(model, factual, only(factual, 1), 8)
-    monkeypatch.setattr(covariance_bounds, name, tampered)
+    monkeypatch.setattr(covariance_bounds, name, tamper)
     with pytest.raises(ArithmeticError, match=r"does not hold: .* is not at most .* slack"):
         measure_covariance(model, factual, only(factual, 1), 8)
 

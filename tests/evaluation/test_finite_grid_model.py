@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from covariance_oracles import Blobs, blob_scenes, only, record, tiny, tiny_settings
+from covariance_oracles import (
+    Blobs,
+    blob_scenes,
+    make_tiny_scenes,
+    make_tiny_settings,
+    only,
+    record,
+)
 from torch import Tensor
 
 from geoco import config, geometry
@@ -141,7 +148,7 @@ def plain_rows(model: GeoCo, factual: Factual, index: int) -> list[dict[str, lis
 @pytest.mark.parametrize("selector", [True, False])
 @pytest.mark.parametrize("index", [0, 2])
 def test_our_model_against_a_plain_loop(selector: bool, index: int) -> None:
-    model, factual = tiny(
+    model, factual = make_tiny_scenes(
         **({} if selector else {"selector": config.SelectorConfig(enabled=False)})
     )
     rows = measure_covariance(GeoCoModel(model), factual, only(factual, index), 2)
@@ -161,7 +168,7 @@ def test_our_model_against_a_plain_loop(selector: bool, index: int) -> None:
 
 
 def test_the_selector_has_a_part_in_final_outputs() -> None:
-    model, factual = tiny()
+    model, factual = make_tiny_scenes()
     drawing = GeoCoModel(model)
     first = measure_covariance(drawing, factual, only(factual, 0), 8)
     model.selector = None
@@ -179,7 +186,7 @@ def test_native_and_extended_differ_where_the_edge_is_felt() -> None:
             return torch.ones_like(super().validity(scale))
 
     layers = ((17, 3), (33, 3))
-    model, factual = tiny(decoder=config.DecoderConfig(broadcast=9, layers=layers))
+    model, factual = make_tiny_scenes(decoder=config.DecoderConfig(broadcast=9, layers=layers))
     chosen = only(factual, 1)
     careful, careless = (
         measure_covariance(kind(model), factual, chosen, 8) for kind in (GeoCoModel, Careless)
@@ -193,14 +200,14 @@ def test_other_decoders() -> None:
     """Ordinary convolutions reach as far at every scale; a warped canvas reaches nowhere."""
     for design, native in (("conventional", 12), ("canonical", 0)):
         settings = config.DecoderConfig(design=design, broadcast=9, layers=((17, 3), (33, 3)))
-        model, factual = tiny(decoder=settings)
+        model, factual = make_tiny_scenes(decoder=settings)
         for row in measure_covariance(GeoCoModel(model), factual, only(factual, 0), 8):
             assert row.native.defined == native
             assert row.extended.defined == 12
 
 
 def test_single_precision_is_near_double() -> None:
-    model, factual = tiny()
+    model, factual = make_tiny_scenes()
     double = measure_covariance(GeoCoModel(model), factual, only(factual, 1), 8)
     single = measure_covariance(GeoCoModel(model.float()), factual, only(factual, 1), 8)
     for one, two in zip(double, single, strict=True):
@@ -222,7 +229,7 @@ def test_a_finer_decoder_is_more_covariant() -> None:
             layers=((16 * fineness + 1, 3), (32 * fineness + 1, 3)),
             reference_scale=0.2 / fineness,
         )
-        model = GeoCo(tiny_settings(decoder=settings)).double()
+        model = GeoCo(make_tiny_settings(decoder=settings)).double()
         model.decoder.place.weight.mul_(6)
         factual = record(Blobs(slots, attention, model.size), 2)
         errors.append(measure_covariance(GeoCoModel(model), factual, only(factual, 1), 8)[1])
@@ -239,7 +246,7 @@ def assert_same(one: CovarianceRow, two: CovarianceRow) -> None:
 
 
 def test_the_compute_batch_changes_nothing() -> None:
-    model, factual = tiny()
+    model, factual = make_tiny_scenes()
     chosen = only(factual, 1)
     rows = [measure_covariance(GeoCoModel(model), factual, chosen, batch) for batch in (1, 3, 64)]
     for other in rows[1:]:
@@ -248,7 +255,7 @@ def test_the_compute_batch_changes_nothing() -> None:
 
 
 def test_our_model_through_the_protocol() -> None:
-    model, factual = tiny()
+    model, factual = make_tiny_scenes()
     scores = score_covariance(GeoCoModel(model), factual, 8)
     chosen = choose_objects(GeoCoModel(model), factual, 8)
     position, scale = measure_covariance(GeoCoModel(model), factual, chosen, 8)

@@ -34,13 +34,15 @@ from geoco.reporting.tables_matched import build_exact
 from geoco.solids import Move, Pictures, Replace, Scale, SceneEdit
 
 # One sample per pixel, so that a pixel has one owner and all that follows is exact.
-SOLIDS = SolidsConfig(episodes=EpisodesConfig(train=1, val=4, test=1), frames=16, supersample=1)
+SMALL_SOLIDS = SolidsConfig(
+    episodes=EpisodesConfig(train=1, val=4, test=1), frames=16, supersample=1
+)
 STEP = 2 / 63  # one pixel on the grid
 
 
 @cache
 def dataset() -> SolidsDataset:
-    return SolidsDataset(SOLIDS, "val", amodal=True)
+    return SolidsDataset(SMALL_SOLIDS, "val", amodal=True)
 
 
 @cache
@@ -49,28 +51,28 @@ def clips() -> ClipBatch:
 
 
 @cache
-def edited() -> tuple[Factual, editing.EditRecords]:
+def record_edits() -> tuple[Factual, editing.EditRecords]:
     truth = TrueScenes(dataset())
     factual = compute_factual(truth, dataset(), 3, 5)
     return factual, editing.record_edits(truth, factual, 7)
 
 
-def encoded(truth: TrueScenes, windows: list[int]) -> Encoded:
+def encode_windows(truth: TrueScenes, windows: list[int]) -> Encoded:
     frames = dataset().batch(windows).video[:, 0].float() / 255
     return truth.encode(frames, torch.zeros(len(windows), truth.slots, 2))
 
 
-def labels(drawn: Decoded) -> Tensor:
+def find_labels(drawn: Decoded) -> Tensor:
     """Whom every pixel belongs to; slots are numbered as labels are."""
     return drawn[1].argmax(1).to(torch.uint8)
 
 
-def picture(drawn: Decoded) -> Tensor:
+def compose_image(drawn: Decoded) -> Tensor:
     image = compositing.composite(drawn[0], compositing.compute_alpha(drawn[1]))
     return (255 * image).round().to(torch.uint8)
 
 
-def drawn_alone(window: int, edit: SceneEdit, donor: int | None = None) -> tuple[Tensor, Tensor]:
+def render_alone(window: int, edit: SceneEdit, donor: int | None = None) -> tuple[Tensor, Tensor]:
     """The generator's picture of one edit, asked for by itself."""
     indices = [window] if donor is None else [window, donor]
     pictures = dataset().render_counterfactuals(indices, [(0, edit)])
@@ -80,17 +82,17 @@ def drawn_alone(window: int, edit: SceneEdit, donor: int | None = None) -> tuple
 def test_without_an_edit_it_is_the_true_picture() -> None:
     truth = TrueScenes(dataset())
     windows = [7, 0, 5, 7, 3]  # in any order, and some twice
-    scenes = encoded(truth, windows)
+    scenes = encode_windows(truth, windows)
     drawn = truth.decode(scenes, scenes.slots)
     known = dataset().batch(windows)
     assert known.masks is not None
-    assert torch.equal(labels(drawn), known.masks[:, 0])
-    assert torch.equal(picture(drawn), known.video[:, 0])
+    assert torch.equal(find_labels(drawn), known.masks[:, 0])
+    assert torch.equal(compose_image(drawn), known.video[:, 0])
 
 
 def test_slots_know_where_true_objects_are() -> None:
     truth = TrueScenes(dataset())
-    slots = encoded(truth, [4]).slots
+    slots = encode_windows(truth, [4]).slots
     masks = dataset().batch([4]).masks
     assert masks is not None
     for label in range(1, truth.slots):
@@ -109,7 +111,7 @@ def test_commands_are_the_generators() -> None:
     truth = TrueScenes(dataset())
     assert isinstance(truth, CommandModel)
     windows = [6, 2, 2]
-    scenes = encoded(truth, windows)
+    scenes = encode_windows(truth, windows)
     asked = [(pixels, 1.0) for pixels in (*MOVES, (-11, 20))]
     asked += [((0.0, 0.0), factor) for factor in FACTORS]
     for pixels, factor in asked:
@@ -117,40 +119,40 @@ def test_commands_are_the_generators() -> None:
         drawn = truth.command(scenes, 2, move.float(), size)
         edit = Move(1, *pixels) if factor == 1 else Scale(1, factor)
         for row, window in enumerate(windows):
-            frame, mask = drawn_alone(window, edit)
-            assert torch.equal(labels(drawn)[row], mask)
-            assert torch.equal(picture(drawn)[row], frame)
+            frame, mask = render_alone(window, edit)
+            assert torch.equal(find_labels(drawn)[row], mask)
+            assert torch.equal(compose_image(drawn)[row], frame)
 
 
 def test_a_transplant_is_the_generators() -> None:
     truth = TrueScenes(dataset())
-    scenes, donors = encoded(truth, [1, 6, 7]), encoded(truth, [3, 1, 4])
+    scenes, donors = encode_windows(truth, [1, 6, 7]), encode_windows(truth, [3, 1, 4])
     one = replace(scenes.slots[:, 3:4], appearance=donors.slots.appearance[:, 1:2])
     one.appearance[1] = scenes.slots.appearance[1, 3]  # this one keeps its own
     drawn = truth.decode(scenes, scenes.slots.with_slot(3, one))
     for row, (window, donor) in enumerate(((1, 3), (6, 6), (7, 4))):
         edit = Replace(2, 1, 0) if donor != window else Move(2, 0, 0)
-        frame, mask = drawn_alone(window, edit, donor)
-        assert torch.equal(labels(drawn)[row], mask)
-        assert torch.equal(picture(drawn)[row], frame)
+        frame, mask = render_alone(window, edit, donor)
+        assert torch.equal(find_labels(drawn)[row], mask)
+        assert torch.equal(compose_image(drawn)[row], frame)
     # All it needs to know is in the slots: one that never saw a frame draws the same.
     other, slots = TrueScenes(dataset()), scenes.slots.with_slot(3, one)
     for row in (2, 0, 1):
         again = other.decode(scenes.rows(torch.tensor([row])), slots[[row]])
-        assert torch.equal(picture(again)[0], picture(drawn)[row])
+        assert torch.equal(compose_image(again)[0], compose_image(drawn)[row])
 
 
 def test_moves_are_whole_pixels_to_the_last_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[SceneEdit] = []
     draw = SolidsDataset.render_counterfactuals
 
-    def noted(self: SolidsDataset, indices: Any, edits: Any, *rest: Any) -> Pictures:
+    def note_and_render(self: SolidsDataset, indices: Any, edits: Any, *rest: Any) -> Pictures:
         asked.extend(edit for _, edit in edits)
         return draw(self, indices, edits, *rest)
 
-    monkeypatch.setattr(SolidsDataset, "render_counterfactuals", noted)
+    monkeypatch.setattr(SolidsDataset, "render_counterfactuals", note_and_render)
     truth = TrueScenes(dataset())
-    scenes = encoded(truth, [0, 1, 2])
+    scenes = encode_windows(truth, [0, 1, 2])
     pixels = torch.tensor([[6, -6], [-7, 11], [3, 0.5]])
     move = (pixels.double() * STEP).float()
     assert (move.double() / STEP != pixels).any()  # float32 has no such step
@@ -163,7 +165,9 @@ def test_moves_are_whole_pixels_to_the_last_bit(monkeypatch: pytest.MonkeyPatch)
 
 def test_an_isolated_object_scores_all() -> None:
     """Nothing but floor within eight pixels: whole-pixel moves are perfect, sizes nearly so."""
-    pair = SolidsDataset(SOLIDS.model_copy(update={"resting": (1, 1), "supersample": 3}), "val")
+    pair = SolidsDataset(
+        SMALL_SOLIDS.model_copy(update={"resting": (1, 1), "supersample": 3}), "val"
+    )
     truth = TrueScenes(pair)
     factual = compute_factual(truth, pair, 8)
     records = editing.record_edits(truth, factual, 8)
@@ -193,7 +197,7 @@ def test_an_isolated_object_scores_all() -> None:
 
 def test_what_goes_behind_another_object_is_lost_and_nothing_else() -> None:
     """Of objects that are wholly visible: the target less whatever stands nearer to the camera."""
-    factual, records = edited()
+    factual, records = record_edits()
     known = clips()
     assert known.masks is not None
     assert known.amodal is not None
@@ -233,7 +237,7 @@ def test_it_agrees_with_the_truth_of_the_matched_table() -> None:
 
 def test_f1_is_over_what_can_be_seen() -> None:
     """Ten pixels of the edited object: fewer are no target, and no failure either."""
-    hiding = SolidsDataset(SOLIDS.model_copy(update={"seed": 2}), "val")
+    hiding = SolidsDataset(SMALL_SOLIDS.model_copy(update={"seed": 2}), "val")
     truth = TrueScenes(hiding)
     factual = compute_factual(truth, hiding, 3, 4)
     factual.masks[0, 1] = False  # an object that has no slot
@@ -265,7 +269,7 @@ def test_f1_is_over_what_can_be_seen() -> None:
 
 
 def test_nothing_but_edits_is_wrong() -> None:
-    scores = score_factual(TrueScenes(dataset()), edited()[0], 8)
+    scores = score_factual(TrueScenes(dataset()), record_edits()[0], 8)
     assert scores.psnr == float("inf")
     assert scores.position_error.value == 0
     assert scores.calibration.linear == pytest.approx(1)
@@ -292,7 +296,7 @@ def test_tables_whatever_the_batches(tmp_path: Path) -> None:
 
 def test_what_it_cannot_do_it_refuses() -> None:
     truth = TrueScenes(dataset())
-    scenes = encoded(truth, [0, 5])
+    scenes = encode_windows(truth, [0, 5])
     slots = scenes.slots
     stay, keep = torch.zeros(2, 2), torch.ones(2)
     with pytest.raises(GeocoError, match="not the first of any window"):
@@ -307,4 +311,4 @@ def test_what_it_cannot_do_it_refuses() -> None:
     with pytest.raises(GeocoError, match="one object of a scene at a time"):
         truth.decode(scenes, replace(slots, appearance=slots.appearance.flip(0)))
     with pytest.raises(GeocoError, match="only square frames"):
-        TrueScenes(SolidsDataset(SOLIDS.model_copy(update={"width": 32}), "val"))
+        TrueScenes(SolidsDataset(SMALL_SOLIDS.model_copy(update={"width": 32}), "val"))

@@ -5,8 +5,8 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 import torch
-from helpers import solids, tiny
-from helpers_matched import PaintedDeaf, PaintedMute, shown
+from helpers import make_small_solids, make_tiny_model
+from helpers_matched import PaintedDeaf, PaintedMute, record_discs
 from torch import Tensor
 
 from geoco import edit_maps, metrics
@@ -29,7 +29,7 @@ from geoco.solids import Move, Replace, Scale
 
 
 def test_an_obedient_model_is_like_its_targets() -> None:
-    _, _, records = shown()
+    _, _, records = record_discs()
     assert len(records) == 12 * (4 + 4 + 1)
     assert records.edited.all()
     assert records.valid.all()
@@ -55,7 +55,7 @@ def test_an_obedient_model_is_like_its_targets() -> None:
 
 
 def test_a_deaf_model_is_its_unedited_picture() -> None:
-    _, _, records = shown(PaintedDeaf)
+    _, _, records = record_discs(PaintedDeaf)
     for name in ("oracle", "oracle_region"):
         unedited = getattr(records, name.replace("oracle", "unedited"))
         np.testing.assert_allclose(getattr(records, name), unedited)
@@ -65,7 +65,7 @@ def test_a_deaf_model_is_its_unedited_picture() -> None:
 
 
 def test_what_a_model_cannot_be_asked_is_undefined() -> None:
-    _, _, records = shown(PaintedMute)
+    _, _, records = record_discs(PaintedMute)
     told, swapped = (records.where(kept) for kept in (records.kind < 2, records.kind == 2))
     assert len(told) == 12 * (4 + 4)
     assert not told.edited.any()
@@ -93,7 +93,7 @@ def test_what_a_model_cannot_be_asked_is_undefined() -> None:
 
 
 def test_who_is_asked_and_who_gives() -> None:
-    model, dataset, _ = shown()
+    model, dataset, _ = record_discs()
     factual = windows.compute_factual(model, dataset, 4)
     objects = reference_objects.find_references(factual)
     # Two objects in each of six windows, both associated with their own slots.
@@ -109,7 +109,7 @@ def test_who_is_asked_and_who_gives() -> None:
 
 
 def test_donors_by_rank_modulo_their_number() -> None:
-    model, dataset, _ = shown()
+    model, dataset, _ = record_discs()
     dataset.masks[2][dataset.masks[2] == 2] = 0  # the donor window of the first has one object
     factual = windows.compute_factual(model, dataset, 4)
     objects = reference_objects.find_references(factual)
@@ -124,7 +124,7 @@ def test_donors_by_rank_modulo_their_number() -> None:
 
 
 def test_an_object_without_a_slot_is_left_as_it_is() -> None:
-    model, dataset, _ = shown()
+    model, dataset, _ = record_discs()
     dataset.masks[0, 2:6, 20:24] = 3  # of the background slot, whom no other object wants
     dataset.masks[1] = 0
     dataset.masks[1, 2:6, 20:24] = 1
@@ -158,14 +158,14 @@ def test_an_object_without_a_slot_is_left_as_it_is() -> None:
 
 
 def test_without_masks_there_is_no_such_table() -> None:
-    model, dataset, _ = shown()
+    model, dataset, _ = record_discs()
     factual = replace(windows.compute_factual(model, dataset, 4), reference=None)
     with pytest.raises(GeocoError, match="needs reference masks"):
         matched.record_matched(model, dataset, factual, 4)
 
 
 def test_batches_change_nothing() -> None:
-    model, dataset = tiny(), solids()
+    model, dataset = make_tiny_model(), make_small_solids()
     factual = windows.compute_factual(model, dataset, 8)
     one, two = (matched.record_matched(model, dataset, factual, batch) for batch in (3, 50))
     for part in fields(one):
@@ -177,15 +177,15 @@ def test_batches_change_nothing() -> None:
 def test_no_more_masks_are_warped_at_once_than_a_batch_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    model, dataset, records = shown()
+    model, dataset, records = record_discs()
     factual = windows.compute_factual(model, dataset, 4)
     sizes, warp = [], edit_maps.warp_mask
 
-    def noted(mask: Tensor, edit: AffineMap) -> Tensor:
+    def note_and_warp(mask: Tensor, edit: AffineMap) -> Tensor:
         sizes.append(len(mask))
         return warp(mask, edit)
 
-    monkeypatch.setattr(edit_maps, "warp_mask", noted)
+    monkeypatch.setattr(edit_maps, "warp_mask", note_and_warp)
     monkeypatch.setattr(commands, "_CHUNK", 3)
     again = matched.record_matched(model, dataset, factual, 3)
     assert max(sizes) == 3
@@ -195,7 +195,7 @@ def test_no_more_masks_are_warped_at_once_than_a_batch_has(
 
 def test_records_of_our_model_by_brute_force() -> None:
     """Edit by edit, through `decode` of whole scenes; solids tells the truth."""
-    model, dataset = tiny(), solids()
+    model, dataset = make_tiny_model(), make_small_solids()
     factual = windows.compute_factual(model, dataset, 8)
     objects = reference_objects.find_references(factual)
     records = matched.record_matched(model, dataset, factual, 8)
@@ -280,7 +280,7 @@ def compare_record(model, dataset, factual, objects, one) -> None:  # type: igno
 
 
 def test_scores_average_within_videos_first() -> None:
-    _, _, records = shown()
+    _, _, records = record_discs()
     uneven = records.where((records.kind == 0) & ((records.video > 0) | (records.command == 0)))
     value = np.where(uneven.video == 0, 40.0, 20.0)
     scores = matched.score_matched(replace(uneven, oracle=value, change=value / 100))
@@ -293,7 +293,7 @@ def test_scores_average_within_videos_first() -> None:
 
 
 def test_f1_is_over_the_common_pool() -> None:
-    _, _, records = shown()
+    _, _, records = record_discs()
     pool = np.zeros(len(records), dtype=np.bool_)
     pool[:4] = True
     low = replace(records, f1=np.where(pool, 0.25, 0.75))
@@ -311,7 +311,7 @@ def test_f1_is_over_the_common_pool() -> None:
 
 def test_a_region_is_never_the_models_choice() -> None:
     """Two models, one dataset: targets and populations are equal to the bit."""
-    first, dataset, records = shown()
+    first, dataset, records = record_discs()
     other = PaintedDeaf(first.scenes)
     again = matched.record_matched(other, dataset, windows.compute_factual(other, dataset, 3), 3)
     for name in matched.SAME_FOR_ALL:

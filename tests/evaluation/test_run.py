@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from evaluation_oracles import Discs, Numbered, scenes, video_major
-from helpers import SOLIDS, TINY, solids, tiny
+from helpers import SMALL_SOLIDS, TINY_MODEL, make_small_solids, make_tiny_model
 
 from geoco import config
 from geoco.data import ClipBatch, SolidsDataset
@@ -42,15 +42,15 @@ from geoco.reporting.results import Values
 
 
 def test_protocols() -> None:
-    assert isinstance(tiny(), SlotModel)
-    assert isinstance(tiny(), OneSlotModel)
+    assert isinstance(make_tiny_model(), SlotModel)
+    assert isinstance(make_tiny_model(), OneSlotModel)
     assert isinstance(Discs(scenes(1)), SlotModel)
     assert not isinstance(Discs(scenes(1)), OneSlotModel)
 
 
 def test_one_slot_decoded_anew_is_the_whole_scene_decoded_anew() -> None:
-    model = tiny()
-    factual = windows.compute_factual(model, solids(), 4)
+    model = make_tiny_model()
+    factual = windows.compute_factual(model, make_small_solids(), 4)
     encoded = factual.encoded(torch.arange(len(factual)))
     fields_ = model.fields(encoded.slots)
     for index in range(model.slots):
@@ -77,8 +77,8 @@ class Plain:
 
 
 def test_slots_that_are_drawn_once_give_the_same_stability() -> None:
-    model = tiny()
-    factual = windows.compute_factual(model, solids(), 4)
+    model = make_tiny_model()
+    factual = windows.compute_factual(model, make_small_solids(), 4)
     for scores in (stability.score_stability, stability.score_shared_background):
         one, two = (
             as_values(scores(m, factual, batch)) for m, batch in ((model, 7), (Plain(model), 5))
@@ -90,8 +90,8 @@ def test_slots_that_are_drawn_once_give_the_same_stability() -> None:
 
 
 def test_both_ways_of_decoding_give_the_same_records() -> None:
-    model = tiny()
-    factual = windows.compute_factual(model, solids(), 4)
+    model = make_tiny_model()
+    factual = windows.compute_factual(model, make_small_solids(), 4)
     assert factual.valid.sum() > 4
     one, two = (editing.record_edits(m, factual, 4) for m in (model, Plain(model)))
     assert not isinstance(Plain(model), OneSlotModel)
@@ -99,8 +99,8 @@ def test_both_ways_of_decoding_give_the_same_records() -> None:
 
 
 def test_rows_of_fields() -> None:
-    model = tiny()
-    encoded = windows.compute_factual(model, solids(), 4).encoded(torch.arange(3))
+    model = make_tiny_model()
+    encoded = windows.compute_factual(model, make_small_solids(), 4).encoded(torch.arange(3))
     whole = model.fields(encoded.slots)
     some = whole[torch.tensor([2, 0, 2])]
     expected = model.fields(encoded.rows(torch.tensor([2, 0, 2])).slots)
@@ -109,7 +109,7 @@ def test_rows_of_fields() -> None:
 
 
 def test_the_compute_batch_changes_nothing() -> None:
-    model, dataset = tiny(), solids()
+    model, dataset = make_tiny_model(), make_small_solids()
     one, two = (windows.compute_factual(model, dataset, batch) for batch in (3, 12))
     for part in fields(one):
         first, second = getattr(one, part.name), getattr(two, part.name)
@@ -123,7 +123,7 @@ def test_the_compute_batch_changes_nothing() -> None:
 
 
 def test_every_initialisation_of_psnr_starts_from_its_own_positions() -> None:
-    model, dataset = tiny(), solids()
+    model, dataset = make_tiny_model(), make_small_solids()
     factual = windows.compute_factual(model, dataset, 3, 5)
     frames = dataset.batch(factual.window.tolist()).video[:, 0].double() / 255
     for initialization in (0, 2):
@@ -140,7 +140,7 @@ def test_every_initialisation_of_psnr_starts_from_its_own_positions() -> None:
 
 
 def test_starting_positions_are_those_of_batches_of_four() -> None:
-    model = tiny()
+    model = make_tiny_model()
     for window in range(10):
         generator = torch.Generator().manual_seed(42 + window // 4)
         expected = model.model.draw_positions(4, generator)[window % 4]
@@ -149,7 +149,7 @@ def test_starting_positions_are_those_of_batches_of_four() -> None:
 
 
 def test_a_part_of_the_windows_starts_as_it_does_among_all() -> None:
-    model, dataset = tiny(), solids()
+    model, dataset = make_tiny_model(), make_small_solids()
     some, all_ = (
         windows.compute_factual(model, dataset, 4, 5),
         windows.compute_factual(model, dataset, 4),
@@ -166,7 +166,7 @@ def test_window_major_order() -> None:
 
 
 def test_end_to_end_on_solids(tmp_path: Path) -> None:
-    model, dataset = tiny(), solids()
+    model, dataset = make_tiny_model(), make_small_solids()
     heard: list[tuple[str, int, int]] = []
     results = evaluate(
         model, dataset, tmp_path, "tiny", batch=8, progress=lambda *news: heard.append(news)
@@ -201,8 +201,8 @@ def test_end_to_end_on_solids(tmp_path: Path) -> None:
 
 
 def test_whole_videos_where_there_are_any(tmp_path: Path) -> None:
-    video = SOLIDS.model_copy(update={"window": config.WindowConfig(length=3)})
-    model = tiny()
+    video = SMALL_SOLIDS.model_copy(update={"window": config.WindowConfig(length=3)})
+    model = make_tiny_model()
     results = evaluate(
         model,
         SolidsDataset(video, "val"),
@@ -215,11 +215,11 @@ def test_whole_videos_where_there_are_any(tmp_path: Path) -> None:
     assert results.tables["tubes"]["frames"] == 3
     assert as_values(score_tubes(read_tubes(tmp_path))) == results.tables["tubes"]
     with pytest.raises(GeocoError, match="length"):
-        evaluate(model, solids(), tmp_path / "other", "tiny", ("tubes",))
+        evaluate(model, make_small_solids(), tmp_path / "other", "tiny", ("tubes",))
 
 
 def test_the_finite_grid_table_can_be_of_fewer_windows(tmp_path: Path) -> None:
-    model, dataset = tiny(), solids()
+    model, dataset = make_tiny_model(), make_small_solids()
     arguments = {"name": "tiny", "tables": ("finite-grid",), "batch": 8}
     one = evaluate(model, dataset, tmp_path, extended_windows=3, **arguments)  # type: ignore[arg-type]
     assert one.tables["finite-grid"]["windows"] == 3
@@ -297,19 +297,21 @@ def test_other_results_are_not_mixed_in(tmp_path: Path, change: dict[str, int], 
 
 def test_another_model_of_the_same_name_is_told_apart(tmp_path: Path) -> None:
     """By its weights, and by what decides how the selector acts."""
-    evaluate(tiny(), solids(), tmp_path, "tiny", ["stability"], windows=4)
-    assert evaluate(tiny(), solids(), tmp_path, "tiny", ["stability"], windows=4).tables
-    other = tiny()
+    evaluate(make_tiny_model(), make_small_solids(), tmp_path, "tiny", ["stability"], windows=4)
+    assert evaluate(
+        make_tiny_model(), make_small_solids(), tmp_path, "tiny", ["stability"], windows=4
+    ).tables
+    other = make_tiny_model()
     with torch.no_grad():
         other.model.decoder.alpha.bias[0] += 1e-3  # type: ignore[index]
-    bolder = GeoCoModel(tiny().model)
-    selector = TINY.selector.model_copy(update={"threshold": 0.6})
+    bolder = GeoCoModel(make_tiny_model().model)
+    selector = TINY_MODEL.selector.model_copy(update={"threshold": 0.6})
     assert bolder.model.selector is not None
     bolder.model.selector.settings = selector
-    assert len({model.fingerprint for model in (tiny(), other, bolder)}) == 3
+    assert len({model.fingerprint for model in (make_tiny_model(), other, bolder)}) == 3
     for model in (other, bolder):
         with pytest.raises(GeocoError, match=r"\(checksum of the model differ\)"):
-            evaluate(model, solids(), tmp_path, "tiny", ["stability"], windows=4)
+            evaluate(model, make_small_solids(), tmp_path, "tiny", ["stability"], windows=4)
 
 
 def test_other_masks_and_other_windows_are_told_apart(tmp_path: Path) -> None:
@@ -319,16 +321,25 @@ def test_other_masks_and_other_windows_are_told_apart(tmp_path: Path) -> None:
             assert clips.masks is not None
             return replace(clips, masks=torch.zeros_like(clips.masks))
 
-    longer = SOLIDS.model_copy(update={"window": config.WindowConfig(length=2)})
-    evaluate(tiny(), solids(), tmp_path, "tiny", ["stability"], windows=4)
+    longer = SMALL_SOLIDS.model_copy(update={"window": config.WindowConfig(length=2)})
+    evaluate(make_tiny_model(), make_small_solids(), tmp_path, "tiny", ["stability"], windows=4)
     with pytest.raises(GeocoError, match=r"\(checksum of two windows differ\)"):
-        evaluate(tiny(), Unmasked(SOLIDS, "val"), tmp_path, "tiny", ["stability"], windows=4)
+        evaluate(
+            make_tiny_model(),
+            Unmasked(SMALL_SOLIDS, "val"),
+            tmp_path,
+            "tiny",
+            ["stability"],
+            windows=4,
+        )
     with pytest.raises(GeocoError, match="frames of a window"):
-        evaluate(tiny(), SolidsDataset(longer, "val"), tmp_path, "tiny", windows=4)
+        evaluate(make_tiny_model(), SolidsDataset(longer, "val"), tmp_path, "tiny", windows=4)
 
 
 def test_results_say_what_they_are_of(tmp_path: Path) -> None:
-    evaluate(tiny(), solids(), tmp_path, "tiny", ["editing", "matched"], windows=4)
+    evaluate(
+        make_tiny_model(), make_small_solids(), tmp_path, "tiny", ["editing", "matched"], windows=4
+    )
     editing_, matched_ = (
         json.loads((tmp_path / f"{table}.json").read_text())["population"]
         for table in ("editing", "matched")
@@ -342,7 +353,14 @@ def test_results_say_what_they_are_of(tmp_path: Path) -> None:
 def test_a_smaller_tile_changes_nothing(tmp_path: Path) -> None:
     values = [
         evaluate(
-            tiny(), solids(), tmp_path / str(tile), "tiny", ["finite-grid"], 8, 4, tile=tile
+            make_tiny_model(),
+            make_small_solids(),
+            tmp_path / str(tile),
+            "tiny",
+            ["finite-grid"],
+            8,
+            4,
+            tile=tile,
         ).tables
         for tile in (None, 1)
     ]

@@ -144,7 +144,7 @@ def boxes(sides: Sequence[Sequence[int]], place: tuple[float, float] = (0.0, 0.0
     )
 
 
-def showing(model: Moving, sources: Sequence[str] | None = None) -> Videos:
+def make_videos(model: Moving, sources: Sequence[str] | None = None) -> Videos:
     """The windows of a model, its own factual ownership as the reference."""
     slots = model.scenes
     windows, time = slots.scale.shape[:2]
@@ -164,7 +164,7 @@ def f1_of(records: TubeRecords, kind: int) -> list[float]:
 @pytest.mark.parametrize("objects", [1, 2])
 def test_a_perfect_decoder_scores_perfectly(objects: int) -> None:
     model = Moving(discs(objects=objects))
-    scores = score_tubes(record_tubes(model, showing(model), 7))
+    scores = score_tubes(record_tubes(model, make_videos(model), 7))
     assert (scores.videos, scores.eligible, scores.frames) == (5, 5, 4)
     assert (scores.position.edits, scores.scale.edits, scores.transplant.edits) == (20, 20, 5)
     assert scores.position.f1.estimate == scores.position.f1.low == 100
@@ -175,7 +175,7 @@ def test_a_perfect_decoder_scores_perfectly(objects: int) -> None:
 def test_a_decoder_that_ignores_commands_scores_as_no_edit() -> None:
     objects = discs()
     deaf, perfect = (
-        score_tubes(record_tubes(kind(objects), showing(kind(objects)), 7))
+        score_tubes(record_tubes(kind(objects), make_videos(kind(objects)), 7))
         for kind in (Deaf, Moving)
     )
     for kind in KINDS:
@@ -186,7 +186,7 @@ def test_a_decoder_that_ignores_commands_scores_as_no_edit() -> None:
 
 def test_a_tube_with_an_empty_frame_by_hand() -> None:
     """A box of 12 x 12 that is hidden in the second frame: empty frames add nothing."""
-    records = record_tubes(DeafBoxes(boxes([[12, 0]])), showing(Boxes(boxes([[12, 0]]))), 5)
+    records = record_tubes(DeafBoxes(boxes([[12, 0]])), make_videos(Boxes(boxes([[12, 0]]))), 5)
     assert f1_of(records, POSITION) == [144 / 288] * 4
     # Targets of 6, 9, 15 and 18 pixels' side.
     expected = [2 * 36 / (144 + 36), 2 * 81 / (144 + 81), 288 / (144 + 225), 288 / (144 + 324)]
@@ -211,7 +211,7 @@ def test_what_appears_in_an_empty_frame_counts() -> None:
             return self.draw(replace(encoded.slots, appearance=looks))
 
     model = Ghost(boxes([[12, 0]]))
-    records = record_tubes(model, showing(model), 1)
+    records = record_tubes(model, make_videos(model), 1)
     assert f1_of(records, POSITION) == [144 / (288 + 36)] * 4
     assert records.edits.noop[:4].tolist() == [0.5] * 4
 
@@ -228,7 +228,7 @@ def test_what_disappears_in_a_frame_counts() -> None:
             return rgb, logits
 
     model = Vanishing(boxes([[12, 8]]))
-    records = record_tubes(model, showing(model), 3)
+    records = record_tubes(model, make_videos(model), 3)
     assert f1_of(records, POSITION) == [2 * 144 / (144 + 144 + 64)] * 4
 
 
@@ -237,7 +237,7 @@ def test_a_valid_edit_has_enough_pixels_in_the_whole_tube() -> None:
     place = (-1 + 3.5 * STEP, STEP / 2)
     for sides, kept in (([[6, 6]], True), ([[6, 0]], False)):
         model = Boxes(boxes(sides, place))
-        records = record_tubes(model, showing(model), 4)
+        records = record_tubes(model, make_videos(model), 4)
         left = MOVES.index((-6, 0))
         assert records.edits.valid[left] == kept
         assert score_tubes(records).position.edits == 3 + kept
@@ -247,7 +247,7 @@ def test_a_valid_edit_has_enough_pixels_in_the_whole_tube() -> None:
 def test_donors_are_the_next_eligible_videos() -> None:
     """The third has too few pixels, the last is smaller than ten in its largest frame too."""
     model = Boxes(boxes([[12, 10], [10, 10], [2, 2], [8, 6], [6, 8], [0, 2]]))
-    records = record_tubes(model, showing(model), 5)
+    records = record_tubes(model, make_videos(model), 5)
     assert records.eligible.tolist() == [True, True, False, True, True, False]
     assert records.pairs == ((0, 1), (1, 3), (3, 4), (4, 0))
     moved = records.edits.of("position")
@@ -270,7 +270,7 @@ def test_a_donor_may_sit_in_another_slot() -> None:
     place = torch.tensor([(0.0, 0.0), left, right]).expand(2, 2, -1, -1)
     looks = torch.stack((side / 2, (side == 0).float()), -1)
     model = Boxes(Slots(looks, place.clone(), torch.full_like(side, STEP)))
-    swapped = record_tubes(model, showing(model), 5).edits.of("transplant")
+    swapped = record_tubes(model, make_videos(model), 5).edits.of("transplant")
     assert swapped.f1.tolist() == [1.0, 1.0]
     assert swapped.noop.tolist() == [2 * 100 / (144 + 100)] * 2
 
@@ -295,7 +295,7 @@ def record(labels: Tensor, masks: Tensor, background: int = 0) -> Factual:
     )
 
 
-def painted(time: int, *areas: tuple[int, int, slice]) -> Tensor:
+def paint_labels(time: int, *areas: tuple[int, int, slice]) -> Tensor:
     """Labels on 64 x 64: in frame t, part of row 2n is labelled n."""
     labels = torch.zeros(time, 64, 64, dtype=torch.uint8)
     for frame, label, columns in areas:
@@ -303,7 +303,7 @@ def painted(time: int, *areas: tuple[int, int, slice]) -> Tensor:
     return labels
 
 
-def owned(labels: Tensor, *slots: int) -> Tensor:
+def assign_slots(labels: Tensor, *slots: int) -> Tensor:
     """Ownership in which label n belongs to the n-th of `slots`; slot 0 is the rest."""
     owner = torch.zeros_like(labels)
     for label, slot in enumerate(slots, 1):
@@ -313,16 +313,24 @@ def owned(labels: Tensor, *slots: int) -> Tensor:
 
 def test_the_object_of_largest_area_over_time_is_anchored_where_it_is_largest() -> None:
     first = (0, 1, slice(0, 50))  # the largest in one frame, but only 50 in total
-    labels = painted(3, first, (0, 2, slice(0, 12)), (1, 2, slice(0, 30)), (2, 2, slice(0, 30)))
-    masks = torch.cat((owned(labels[:1], 1, 3), owned(labels[1:2], 3, 2), owned(labels[2:], 2, 1)))
+    labels = paint_labels(
+        3, first, (0, 2, slice(0, 12)), (1, 2, slice(0, 30)), (2, 2, slice(0, 30))
+    )
+    masks = torch.cat(
+        (
+            assign_slots(labels[:1], 1, 3),
+            assign_slots(labels[1:2], 3, 2),
+            assign_slots(labels[2:], 2, 1),
+        )
+    )
     assert find_anchor(record(labels, masks)) == Anchor(label=2, frame=1, slot=2)
-    equal = painted(2, (0, 1, slice(0, 20)), (1, 2, slice(0, 20)))
-    assert find_anchor(record(equal, owned(equal, 3, 1))) == Anchor(label=1, frame=0, slot=3)
+    equal = paint_labels(2, (0, 1, slice(0, 20)), (1, 2, slice(0, 20)))
+    assert find_anchor(record(equal, assign_slots(equal, 3, 1))) == Anchor(label=1, frame=0, slot=3)
 
 
 def test_association_is_one_to_one() -> None:
     """The larger object shares most with slot 1, which the smaller one needs more."""
-    labels = painted(2, (0, 1, slice(0, 40)), (0, 2, slice(0, 18)))
+    labels = paint_labels(2, (0, 1, slice(0, 40)), (0, 2, slice(0, 18)))
     owner = torch.zeros_like(labels)
     owner[0, 2, :20], owner[0, 2, 20:35], owner[0, 4, :18] = 1, 2, 1
     masks = owner[:, None] == torch.arange(4)[:, None, None]
@@ -330,12 +338,12 @@ def test_association_is_one_to_one() -> None:
 
 
 def test_who_is_not_eligible() -> None:
-    ten, nine = (painted(2, (1, 1, slice(0, count))) for count in (10, 9))
-    assert find_anchor(record(ten, owned(ten, 2))) == Anchor(1, 1, 2)
-    assert find_anchor(record(nine, owned(ten, 2))) is None  # the object is too small
-    assert find_anchor(record(ten, owned(nine, 2))) is None  # its slot's support is
-    assert find_anchor(record(ten, owned(ten, 2), background=2)) is None
-    assert find_anchor(record(painted(2), owned(ten, 2))) is None  # there is no object
+    ten, nine = (paint_labels(2, (1, 1, slice(0, count))) for count in (10, 9))
+    assert find_anchor(record(ten, assign_slots(ten, 2))) == Anchor(1, 1, 2)
+    assert find_anchor(record(nine, assign_slots(ten, 2))) is None  # the object is too small
+    assert find_anchor(record(ten, assign_slots(nine, 2))) is None  # its slot's support is
+    assert find_anchor(record(ten, assign_slots(ten, 2), background=2)) is None
+    assert find_anchor(record(paint_labels(2), assign_slots(ten, 2))) is None  # there is no object
     nowhere = torch.zeros(2, 4, 64, 64, dtype=torch.bool)
     assert find_anchor(record(ten, nowhere)) is None
     assert [count_fewest_pixels(n, n) for n in (64, 128, 16, 24)] == [10, 40, 1, 2]
@@ -343,12 +351,12 @@ def test_who_is_not_eligible() -> None:
 
 def test_the_background_is_the_slot_of_largest_alpha() -> None:
     model = Boxes(boxes([[12, 12], [50, 10], [44, 44]]))
-    assert record_tubes(model, showing(model), 4).eligible.tolist() == [True, False, True]
+    assert record_tubes(model, make_videos(model), 4).eligible.tolist() == [True, False, True]
 
 
 def test_first_windows_start_where_they_do_in_every_evaluation() -> None:
     model = Moving(discs(6))
-    dataset = showing(model, video_major(3, 2))
+    dataset = make_videos(model, video_major(3, 2))
     assert choose_first_windows(dataset).tolist() == [0, 2, 4]
     records = record_tubes(model, dataset, 100)
     assert set(dataset.asked) == set(model.seen) == {0, 2, 4}
@@ -371,7 +379,7 @@ def test_slots_without_position_are_transplanted_alone() -> None:
             return self.draw(Slots(slots.appearance, *here))
 
     model = Unplaced(boxes([[12, 12], [8, 8]]))
-    scores = score_tubes(record_tubes(model, showing(model), 4))
+    scores = score_tubes(record_tubes(model, make_videos(model), 4))
     assert (scores.position.edits, scores.scale.edits, scores.transplant.edits) == (0, 0, 2)
     assert math.isnan(scores.position.f1.estimate)
     # By radii a box comes out as large as the recipient's, but is drawn in its own size.
@@ -442,7 +450,7 @@ def test_models_are_compared_on_pairs_that_all_have() -> None:
         find_common_pairs([one, replace(two, frames=6)])
 
 
-def tiny(temporal: bool = False) -> GeoCoModel:
+def make_tiny_model(temporal: bool = False) -> GeoCoModel:
     """Without training, but loud enough that slots differ; also the temporal initializer."""
     torch.manual_seed(1)
     settings = config.ModelConfig(
@@ -467,7 +475,7 @@ def tiny(temporal: bool = False) -> GeoCoModel:
     return GeoCoModel(model)
 
 
-def solids(length: int = 3) -> SolidsDataset:
+def make_small_solids(length: int = 3) -> SolidsDataset:
     return SolidsDataset(
         config.SolidsConfig(
             episodes=config.EpisodesConfig(train=1, val=8, test=1),
@@ -481,7 +489,7 @@ def solids(length: int = 3) -> SolidsDataset:
     )
 
 
-def warped(mask: np.ndarray, factor: float, old: list[float], new: list[float]) -> np.ndarray:
+def warp_by_loop(mask: np.ndarray, factor: float, old: list[float], new: list[float]) -> np.ndarray:
     """The map that takes one place to another and scales about it, pixel by pixel."""
     size = len(mask)
     result = np.zeros_like(mask)
@@ -507,7 +515,7 @@ def one_by_one(model: GeoCoModel, dataset: SolidsDataset) -> list[tuple[float, .
             owner = network.decode(binding).fields.logits[0].argmax(1).numpy()
             anchors[track.video] = binding, slot, owner == slot
 
-    def seen(binding: Binding, frame: int, slot: int, state: Slots) -> np.ndarray:
+    def find_pixels(binding: Binding, frame: int, slot: int, state: Slots) -> np.ndarray:
         """Where a slot is seen in a frame in which it has another state; all are drawn anew."""
         edited = binding.slots[0, [frame]].with_slot(slot, state)
         scene = Binding(edited, binding.attention[0, [frame]], binding.gate[0, [frame]])
@@ -537,8 +545,8 @@ def one_by_one(model: GeoCoModel, dataset: SolidsDataset) -> list[tuple[float, .
             else:
                 old, factor = theirs[1][0, 0].tolist(), float(scale / theirs[2])
                 state = Slots(theirs[0], place, scale)
-            target = warped(sources[frame], factor, old, new)
-            drawn, same = seen(binding, frame, slot, state), masks[frame]
+            target = warp_by_loop(sources[frame], factor, old, new)
+            drawn, same = find_pixels(binding, frame, slot, state), masks[frame]
             shared, area = shared + (drawn & target).sum(), area + drawn.sum() + target.sum()
             kept, before = kept + (same & target).sum(), before + same.sum() + target.sum()
         result.append((video, donor, kind, command, 2 * shared / area, 2 * kept / before))
@@ -546,7 +554,7 @@ def one_by_one(model: GeoCoModel, dataset: SolidsDataset) -> list[tuple[float, .
 
 
 def test_records_of_a_network_are_those_of_a_loop() -> None:
-    model, dataset = tiny(temporal=True), solids()
+    model, dataset = make_tiny_model(temporal=True), make_small_solids()
     with torch.no_grad():
         expected = np.array(one_by_one(model, dataset))
     edits = record_tubes(model, dataset, 7).edits
@@ -558,8 +566,8 @@ def test_records_of_a_network_are_those_of_a_loop() -> None:
 
 @pytest.mark.parametrize("kind", ["tiny", "discs"])
 def test_the_compute_batch_changes_nothing(kind: str) -> None:
-    model = tiny() if kind == "tiny" else Moving(discs())
-    dataset = solids() if kind == "tiny" else showing(Moving(discs()))
+    model = make_tiny_model() if kind == "tiny" else Moving(discs())
+    dataset = make_small_solids() if kind == "tiny" else make_videos(Moving(discs()))
     one, two, three = (record_tubes(model, dataset, batch) for batch in (2, 9, 1000))
     assert one.eligible.any()
     for other in (two, three):
@@ -573,13 +581,13 @@ def test_the_compute_batch_changes_nothing(kind: str) -> None:
 @pytest.mark.parametrize("batch", [1, 3, 9])
 def test_no_more_frames_are_decoded_at_once_than_asked_for(batch: int) -> None:
     model = Moving(discs())
-    record_tubes(model, showing(model), batch)
+    record_tubes(model, make_videos(model), batch)
     assert model.largest == batch
     assert model.followed == (8 if batch == 9 else 4)  # never less than a video
 
 
 def test_a_temporal_model_is_tracked_by_its_initializer() -> None:
-    model, dataset = tiny(True), solids()
+    model, dataset = make_tiny_model(True), make_small_solids()
     network = model.model
     assert network.temporal is not None
     video = dataset.batch([0, 2]).images().double()
@@ -604,8 +612,8 @@ def test_a_temporal_model_is_tracked_by_its_initializer() -> None:
 
 
 def test_protocols() -> None:
-    assert isinstance(tiny(), VideoModel)
-    assert isinstance(tiny(), OneSlotModel)
+    assert isinstance(make_tiny_model(), VideoModel)
+    assert isinstance(make_tiny_model(), OneSlotModel)
     assert isinstance(Moving(discs()), VideoModel)
     assert not isinstance(Discs(scenes(1)), VideoModel)
 
@@ -613,13 +621,13 @@ def test_protocols() -> None:
 def test_progress_ends_where_it_should() -> None:
     heard: list[tuple[int, int]] = []
     model = Boxes(boxes([[12, 12], [2, 2], [8, 8], [2, 2]]))
-    record_tubes(model, showing(model), 4, progress=lambda *news: heard.append(news))
+    record_tubes(model, make_videos(model), 4, progress=lambda *news: heard.append(news))
     assert heard == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
 
 
 def test_nobody_eligible_gives_no_scores() -> None:
     model = Boxes(boxes([[2, 2], [2, 2]]))
-    scores = score_tubes(record_tubes(model, showing(model), 4))
+    scores = score_tubes(record_tubes(model, make_videos(model), 4))
     assert (scores.videos, scores.eligible, scores.frames) == (2, 0, 2)
     for kind in KINDS:
         assert getattr(scores, kind).edits == 0
@@ -628,7 +636,7 @@ def test_nobody_eligible_gives_no_scores() -> None:
 
 def test_messages() -> None:
     model = Moving(discs())
-    dataset = showing(model)
+    dataset = make_videos(model)
     with pytest.raises(GeocoError, match=r"^Discs cannot follow slots .* with a `track` method$"):
         record_tubes(Discs(scenes(1)), dataset, 4)
     with pytest.raises(GeocoError, match=r"windows of several frames, but .* have one"):

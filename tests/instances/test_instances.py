@@ -58,12 +58,12 @@ class Canvas:
         return self
 
 
-def found_in(*canvases: Canvas) -> np.ndarray:
+def find_in(*canvases: Canvas) -> np.ndarray:
     return find_instances(np.stack([canvas.frame for canvas in canvases]))
 
 
-def scored(*canvases: Canvas) -> Scores:
-    return score_masks(np.stack([canvas.masks for canvas in canvases]), found_in(*canvases))
+def score_canvases(*canvases: Canvas) -> Scores:
+    return score_masks(np.stack([canvas.masks for canvas in canvases]), find_in(*canvases))
 
 
 def assert_all_found(scores: Scores, objects: int, overlap: float) -> None:
@@ -78,28 +78,28 @@ def assert_all_found(scores: Scores, objects: int, overlap: float) -> None:
 @pytest.mark.parametrize("size", [48, 64, 128])
 def test_objects_that_stand_alone_are_found_to_the_pixel(size: int) -> None:
     scene = Canvas(size).disc(24, 18, 6, RED).box(20, 38, 32, 50, GREEN).disc(46, 40, 9, BLUE)
-    scores = scored(scene)
+    scores = score_canvases(scene)
     assert_all_found(scores, 3, 1.0)
 
 
 @pytest.mark.parametrize("size", [64, 128])
 def test_touching_squares_of_different_colour(size: int) -> None:
     scene = Canvas(size).box(24, 16, 36, 28, RED).box(24, 28, 36, 40, BLUE)
-    assert_all_found(scored(scene), 2, 0.9)
+    assert_all_found(score_canvases(scene), 2, 0.9)
 
 
 @pytest.mark.parametrize("size", [64, 128])
 def test_touching_discs_of_the_same_colour(size: int) -> None:
     """In one frame, with no other object to learn sizes from."""
     scene = Canvas(size).disc(30, 22, 6.5, GREEN).disc(30, 34, 6.5, GREEN)
-    assert_all_found(scored(scene), 2, 0.9)
+    assert_all_found(score_canvases(scene), 2, 0.9)
 
 
 def test_one_colour_in_front_of_itself() -> None:
     """The hull has floor in it, and the whole is larger than the objects that stand alone."""
     scene = Canvas().disc(26, 24, 6, RED).disc(34, 29, 7, RED)
     scene.disc(26, 46, 6, BLUE).disc(42, 52, 7.5, GREEN)
-    assert_all_found(scored(scene), 4, 0.75)
+    assert_all_found(score_canvases(scene), 4, 0.75)
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -108,26 +108,26 @@ def test_an_object_cut_in_two_by_an_occluder_is_one(alone: bool) -> None:
     scene = Canvas().box(22, 20, 34, 36, BLUE).box(18, 26, 38, 31, RED)
     if not alone:
         scene.box(22, 44, 34, 58, GREEN)
-    assert_all_found(scored(scene), scene.count, 0.9)
+    assert_all_found(score_canvases(scene), scene.count, 0.9)
 
 
 def test_two_objects_on_either_side_of_a_third_are_two() -> None:
     scene = Canvas().disc(28, 18, 6, BLUE).disc(28, 42, 6, BLUE).disc(30, 30, 7, RED)
     scene.disc(28, 56, 6, GREEN)
-    assert_all_found(scored(scene), 4, 0.9)
+    assert_all_found(score_canvases(scene), 4, 0.9)
 
 
 def test_glints_and_dark_reflections_do_not_divide_an_object() -> None:
     scene = Canvas().disc(30, 30, 9, GREEN).paint(26, 28, 28, 30, WHITE)
     scene.paint(31, 27, 33, 33, BLACK).paint(34, 28, 38, 32, BLUE)
-    assert_all_found(scored(scene), 1, 1.0)
+    assert_all_found(score_canvases(scene), 1, 1.0)
 
 
 @pytest.mark.parametrize("light", [0.8, 0.6, 0.45])
 def test_a_shadow_is_no_object(light: float) -> None:
     scene = Canvas().shadow(36, 24, 9, light).disc(28, 30, 7, RED)
-    assert_all_found(scored(scene), 1, 0.95)
-    assert not found_in(Canvas().shadow(36, 24, 9, light)).any()
+    assert_all_found(score_canvases(scene), 1, 0.95)
+    assert not find_in(Canvas().shadow(36, 24, 9, light)).any()
 
 
 @pytest.mark.parametrize("color", [RED, (255, 30, 30), (62, 31, 31)])
@@ -145,7 +145,7 @@ def test_an_edge_pixel_belongs_to_whom_it_shows_most(color: tuple[int, int, int]
 def test_an_enlarged_frame_has_the_same_instances() -> None:
     scene = Canvas().disc(30, 22, 6.5, GREEN).disc(30, 34, 6.5, GREEN).box(22, 48, 34, 58, RED)
     scene.paint(50, 20, 52, 23, RED)  # six pixels: a speck, at every size
-    small = found_in(scene)
+    small = find_in(scene)
     assert len(np.unique(small)) == 4
     assert not small[0, 50:52, 20:23].any()
     large = find_instances(scene.frame[None].repeat(2, 1).repeat(2, 2))
@@ -153,34 +153,34 @@ def test_an_enlarged_frame_has_the_same_instances() -> None:
 
 
 def test_an_empty_floor_has_no_instances() -> None:
-    assert not found_in(Canvas(), Canvas()).any()
+    assert not find_in(Canvas(), Canvas()).any()
 
 
 # -- time ------------------------------------------------------------------------------------------
 
 
-def passing(step: int) -> Canvas:
+def draw_passing(step: int) -> Canvas:
     """A disc that goes behind another of its colour, and comes out on the other side."""
     return Canvas().disc(27, 10 + 2 * step, 6, RED).disc(30, 32, 7, RED).disc(44, 52, 8, BLUE)
 
 
 def test_objects_seen_apart_stay_apart_while_one_hides_the_other() -> None:
-    scenes = [passing(step) for step in range(23)]
+    scenes = [draw_passing(step) for step in range(23)]
     hidden_most = [step for step in range(23) if (scenes[step].masks == 1).sum() < 45]
     assert hidden_most == [9, 10, 11, 12, 13]
-    together = scored(*scenes)
-    single = Scores.cat([scored(scene) for scene in scenes])
+    together = score_canvases(*scenes)
+    single = Scores.cat([score_canvases(scene) for scene in scenes])
     assert together.missed <= 3 / 69  # where all but a sliver is hidden
     assert together.missed < single.missed
     assert together.false == 0
 
 
 def test_numbers_are_kept() -> None:
-    scenes = [passing(step) for step in range(23)]
+    scenes = [draw_passing(step) for step in range(23)]
     masks = np.stack([scene.masks for scene in scenes])
-    scores = score_masks(masks, found_in(*scenes))
+    scores = score_masks(masks, find_in(*scenes))
     assert scores.same_number >= 66  # of 69
-    first, last = found_in(*scenes)[[0, -1]]
+    first, last = find_in(*scenes)[[0, -1]]
     for place in ((30, 32), (44, 52)):
         assert first[place] == last[place] > 0
     assert first[27, 10] == last[27, 54] != first[30, 32]
@@ -190,7 +190,7 @@ def test_a_hidden_object_takes_its_number_up_again() -> None:
     beside, behind = Canvas(), Canvas()
     beside.disc(30, 20, 5, BLUE).disc(30, 40, 9, RED)
     behind.disc(30, 36, 5, BLUE).disc(30, 40, 9, RED)
-    instances = found_in(beside, behind, behind, beside)
+    instances = find_in(beside, behind, behind, beside)
     assert (instances[0] == instances[3]).all()
     assert len(np.unique(instances)) == 3
     assert len(np.unique(instances[1])) == 2
@@ -199,15 +199,15 @@ def test_a_hidden_object_takes_its_number_up_again() -> None:
 def test_a_number_goes_with_its_colour() -> None:
     one = Canvas().disc(30, 24, 6, RED).disc(30, 40, 6, BLUE)
     other = Canvas().disc(30, 24, 6, BLUE).disc(30, 40, 6, RED)
-    instances = found_in(one, other)
+    instances = find_in(one, other)
     assert (
         instances[0, 30, 24] == instances[1, 30, 40] != instances[0, 30, 40] == instances[1, 30, 24]
     )
 
 
 def test_the_same_frames_give_the_same_masks() -> None:
-    scenes = [passing(step) for step in range(8, 14)]
-    assert (found_in(*scenes) == found_in(*scenes)).all()
+    scenes = [draw_passing(step) for step in range(8, 14)]
+    assert (find_in(*scenes) == find_in(*scenes)).all()
 
 
 # -- scores and the allowance ----------------------------------------------------------------------

@@ -393,14 +393,14 @@ def test_calibration_against_a_search() -> None:
     radius = scale * np.exp(0.2 * generator.standard_normal(200))
     calibration = metrics.calibration(scale, radius)
 
-    def explained(values: np.ndarray, fitted: np.ndarray) -> float:
+    def compute_r2(values: np.ndarray, fitted: np.ndarray) -> float:
         return float(1 - ((values - fitted) ** 2).sum() / ((values - values.mean()) ** 2).sum())
 
     (a, b), _ = optimize.curve_fit(lambda s, a, b: a * s + b, scale, radius)
-    assert calibration.linear == pytest.approx(explained(radius, a * scale + b), abs=1e-9)
+    assert calibration.linear == pytest.approx(compute_r2(radius, a * scale + b), abs=1e-9)
     (c,), _ = optimize.curve_fit(lambda s, b: s + b, np.log(scale), np.log(radius))
     fitted = np.log(scale) + c
-    assert calibration.unit_slope_log == pytest.approx(explained(np.log(radius), fitted), abs=1e-9)
+    assert calibration.unit_slope_log == pytest.approx(compute_r2(np.log(radius), fitted), abs=1e-9)
     assert calibration.log_ratio_deviation == pytest.approx(np.std(np.log(radius / scale)))
 
 

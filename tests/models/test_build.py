@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 import pytest
 import torch
-from helpers import TINY, build_decoder
+from helpers import TINY_MODEL, build_decoder
 from torch import Tensor, nn
 
 from geoco import config
@@ -87,15 +87,15 @@ def test_configuration_and_builders_know_the_same_names() -> None:
 
 
 def test_a_model_is_of_its_kind() -> None:
-    assert type(build(TINY)) is GeoCo
-    assert TINY.kind == "geoco"
+    assert type(build(TINY_MODEL)) is GeoCo
+    assert TINY_MODEL.kind == "geoco"
 
 
 def test_weights_do_not_depend_on_where_a_model_is_made() -> None:
     torch.manual_seed(3)
-    one = build(TINY).state_dict()
+    one = build(TINY_MODEL).state_dict()
     torch.manual_seed(3)
-    other = GeoCo(TINY).state_dict()
+    other = GeoCo(TINY_MODEL).state_dict()
     assert list(one) == list(other)
     assert all(torch.equal(one[name], other[name]) for name in one)
 

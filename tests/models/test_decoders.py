@@ -18,12 +18,12 @@ from geoco.models.slots import Slots
 
 ROOT = Path(__file__).parents[2]
 DESIGNS = ("steered", "conventional", "canonical")
-SMALL = ((8, 5), (16, 3), (16, 3))
+SMALL_LAYERS = ((8, 5), (16, 3), (16, 3))
 
 
 def small(design: str = "steered", micro: bool = True) -> Decoder:
     torch.manual_seed(0)
-    return build_decoder(design, 6, broadcast=4, layers=SMALL, micro=micro).double()
+    return build_decoder(design, 6, broadcast=4, layers=SMALL_LAYERS, micro=micro).double()
 
 
 def some_slots(*leading: int, dim: int = 6, dtype: torch.dtype = torch.float64) -> Slots:
@@ -70,7 +70,7 @@ def test_a_steered_decoder_step_by_step() -> None:
         a, p, s = slots.appearance[index], slots.position[index], slots.scale[index]
         where = (geometry.build_grid(4, 4, dtype=torch.float64) - p) / (5 * s + 1e-8)
         field = (a + decoder.place(where)).permute(2, 0, 1)[None]
-        for (size, _), layer in zip(SMALL, decoder.refine, strict=True):
+        for (size, _), layer in zip(SMALL_LAYERS, decoder.refine, strict=True):
             field = F.interpolate(field, (size, size), mode="bilinear", align_corners=True)
             field = torch.relu(layer(field, s[None]))
         logits = decoder.alpha(field)[0, 0]

@@ -13,16 +13,16 @@ from geoco.models.geoco import GeoCo
 from geoco.models.interface import parameter_table
 
 ROOT = Path(__file__).parents[2]
-TINY = config.ModelConfig(
+TINY_MODEL = config.ModelConfig(
     encoder=config.ConvEncoderConfig(width=8),
     slots=config.SlotsConfig(count=3, dim=8, update_dim=8, grid_dim=8),
     decoder=config.DecoderConfig(broadcast=4, layers=((8, 3), (16, 3))),
 )
 
 
-def tiny(seed: int = 0) -> GeoCo:
+def make_tiny_model(seed: int = 0) -> GeoCo:
     torch.manual_seed(seed)
-    return GeoCo(TINY).double()
+    return GeoCo(TINY_MODEL).double()
 
 
 def video(batch: int = 2, time: int = 3) -> torch.Tensor:
@@ -30,7 +30,7 @@ def video(batch: int = 2, time: int = 3) -> torch.Tensor:
 
 
 def test_a_scene_has_batch_and_time_in_front() -> None:
-    scene = tiny()(video(), torch.Generator().manual_seed(0))
+    scene = make_tiny_model()(video(), torch.Generator().manual_seed(0))
     assert scene.image.shape == (2, 3, 3, 16, 16)
     assert scene.alpha.shape == (2, 3, 3, 16, 16)
     assert scene.binding.attention.shape == (2, 3, 3, 16)
@@ -40,7 +40,7 @@ def test_a_scene_has_batch_and_time_in_front() -> None:
 
 
 def test_later_frames_start_where_the_one_before_ended() -> None:
-    model, clip = tiny(), video()
+    model, clip = make_tiny_model(), video()
     positions = torch.rand(2, 3, 2).double() * 2 - 1
     binding = model.bind(clip, positions)
     tokens = [model.encoder(clip[:, time]) for time in range(3)]
@@ -54,14 +54,14 @@ def test_later_frames_start_where_the_one_before_ended() -> None:
 
 
 def test_a_frame_is_a_clip_of_one() -> None:
-    model, clip = tiny(), video()
+    model, clip = make_tiny_model(), video()
     whole = model(clip, torch.Generator().manual_seed(3))
     single = model(clip[:, :1], torch.Generator().manual_seed(3))
     torch.testing.assert_close(single.image[:, 0], whole.image[:, 0])
 
 
 def test_the_same_generator_gives_the_same_scene() -> None:
-    model, clip = tiny(), video()
+    model, clip = make_tiny_model(), video()
     one, two = (model(clip, torch.Generator().manual_seed(7)).image for _ in range(2))
     assert torch.equal(one, two)
     other = model(clip, torch.Generator().manual_seed(8)).image
@@ -69,7 +69,7 @@ def test_the_same_generator_gives_the_same_scene() -> None:
 
 
 def test_pictures_do_not_depend_on_the_order_of_slots() -> None:
-    model = tiny()
+    model = make_tiny_model()
     scene = model(video(), torch.Generator().manual_seed(0))
     order = torch.tensor([2, 0, 1])
     slots = scene.binding.slots
@@ -80,7 +80,7 @@ def test_pictures_do_not_depend_on_the_order_of_slots() -> None:
 
 def test_every_parameter_learns_from_reconstruction() -> None:
     """All but the parts that start at zero slopes: gates and gains still must be reached."""
-    model, clip = tiny(), video()
+    model, clip = make_tiny_model(), video()
     torch.nn.init.normal_(model.attention.readout.gate.weight, std=0.1)  # type: ignore[union-attr]
     torch.nn.init.normal_(model.decoder.micro.weight, std=0.1)  # type: ignore[union-attr]
     scene = model(clip, torch.Generator().manual_seed(0))
@@ -96,7 +96,7 @@ def test_every_parameter_learns_from_reconstruction() -> None:
 
 def test_other_sizes_are_refused() -> None:
     with pytest.raises(GeocoError, match="the model works on 16 x 16 pixels, got 32 x 16"):
-        tiny()(torch.rand(1, 1, 3, 32, 16).double(), torch.Generator())
+        make_tiny_model()(torch.rand(1, 1, 3, 32, 16).double(), torch.Generator())
 
 
 def test_the_obj3d_model_has_the_releases_parameters() -> None:

@@ -209,7 +209,7 @@ def test_parameters() -> None:
     assert "cap" in selector.state_dict()
 
 
-def resampled(grid: Tensor, row: int, column: int, size: int) -> float:
+def resample_at(grid: Tensor, row: int, column: int, size: int) -> float:
     """Bilinear from a square grid, endpoint to endpoint."""
     side = len(grid)
     y, x = row * (side - 1) / (size - 1), column * (side - 1) / (size - 1)
@@ -224,7 +224,7 @@ def resampled(grid: Tensor, row: int, column: int, size: int) -> float:
 def attention_density(attention: Tensor, size: int) -> Tensor:
     side = round(len(attention) ** 0.5)
     grid = attention.view(side, side)
-    pixels = [[resampled(grid, y, x, size) for x in range(size)] for y in range(size)]
+    pixels = [[resample_at(grid, y, x, size) for x in range(size)] for y in range(size)]
     actual = torch.tensor(pixels, dtype=torch.float64)
     return actual / actual.sum() * size**2
 

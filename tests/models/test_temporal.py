@@ -38,7 +38,7 @@ def parts(slots: Slots) -> tuple[Tensor, Tensor, Tensor]:
     return slots.appearance, slots.position, slots.scale
 
 
-def changed(slots: Slots, slot: int) -> Slots:
+def change_slot(slots: Slots, slot: int) -> Slots:
     """The same state with one slot elsewhere, of another size and look."""
     appearance, position, scale = (part.clone() for part in parts(slots))
     appearance[:, slot] += 1
@@ -47,7 +47,7 @@ def changed(slots: Slots, slot: int) -> Slots:
     return Slots(appearance, position, scale)
 
 
-def moved(before: Slots, after: Slots) -> list[bool]:
+def find_changes(before: Slots, after: Slots) -> list[bool]:
     """Which slots differ at all."""
     different = (before.appearance - after.appearance).abs().amax((0, 2)) > 1e-9
     return different.tolist()
@@ -173,23 +173,23 @@ def test_a_batch_is_its_samples() -> None:
 def test_the_past_of_a_slot_is_its_own() -> None:
     initializer, states = build_initializer(), history()
     before = initializer(states)
-    after = initializer([states[0], changed(states[1], slot=2), states[2]])
-    assert moved(before, after) == [False, False, True, False]
+    after = initializer([states[0], change_slot(states[1], slot=2), states[2]])
+    assert find_changes(before, after) == [False, False, True, False]
 
 
 def test_the_present_is_seen_by_all() -> None:
     initializer, states = build_initializer(), history()
     before = initializer(states)
-    after = initializer([*states[:2], changed(states[2], slot=2)])
-    assert moved(before, after) == [True] * SLOTS
+    after = initializer([*states[:2], change_slot(states[2], slot=2)])
+    assert find_changes(before, after) == [True] * SLOTS
 
 
 def test_now_is_not_then_but_the_past_has_no_order() -> None:
     initializer, (oldest, older, last) = build_initializer(), history()
     plain = initializer([oldest, older, last])
-    assert moved(plain, initializer([oldest, last, older])) == [True] * SLOTS
-    assert moved(plain, initializer([older, last])) == [True] * SLOTS
-    assert moved(plain, initializer([older, oldest, last])) == [False] * SLOTS
+    assert find_changes(plain, initializer([oldest, last, older])) == [True] * SLOTS
+    assert find_changes(plain, initializer([older, last])) == [True] * SLOTS
+    assert find_changes(plain, initializer([older, oldest, last])) == [False] * SLOTS
 
 
 # -- gradients and precision -----------------------------------------------------------------------

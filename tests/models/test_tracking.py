@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from helpers import tiny
+from helpers import make_tiny_model
 from torch import Tensor
 
 from geoco import config
@@ -67,7 +67,7 @@ def test_each_frame_starts_where_the_slots_were() -> None:
 
 @pytest.mark.parametrize("length", [1, 3])
 def test_the_editor_follows_by_what_its_model_knows(length: int) -> None:
-    model = tiny().model.float()
+    model = make_tiny_model().model.float()
     data = config.SolidsConfig(window=config.WindowConfig(length=length))
     editor = Editor(pretrained.LoadedModel("tiny", model, config.Config(data=data), 0, (0.05, 1.2)))
     generator = torch.Generator().manual_seed(3)

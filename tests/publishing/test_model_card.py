@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from helpers import TINY, tiny
+from helpers import TINY_MODEL, make_tiny_model
 
 from geoco import config
 from geoco.publishing import model_card
@@ -31,8 +31,8 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 )
 def test_what_a_card_says_of_the_schedule(budget: float, step: int, said: str | None) -> None:
     train = config.TrainConfig(steps=70_000, budget=budget)
-    settings = config.Config(model=TINY, train=train)
-    card = model_card.Card("one", settings, tiny().model, step, (0.1, 0.2), (20.0, 5))
+    settings = config.Config(model=TINY_MODEL, train=train)
+    card = model_card.Card("one", settings, make_tiny_model().model, step, (0.1, 0.2), (20.0, 5))
     assert card.trial == said
     assert ("a trial" in card.to_markdown()) == (said is not None)
     assert "No tables" in card.to_markdown()
@@ -48,7 +48,7 @@ def test_what_a_card_says_of_the_schedule(budget: float, step: int, said: str | 
 )
 def test_a_card_calls_only_what_learnt_geometry_geoco(name: str, said: str) -> None:
     settings = config.load(CONFIGS / f"{name}.yaml")
-    card = model_card.Card("one", settings, tiny().model, 70_000, (0.1, 0.2), (20.0, 5))
+    card = model_card.Card("one", settings, make_tiny_model().model, 70_000, (0.1, 0.2), (20.0, 5))
     assert f"# one\n\n{said}" in card.to_markdown()
     assert ("GeoCo-SAVi" in card.to_markdown()) == said.startswith("GeoCo")
 
@@ -88,13 +88,13 @@ def test_a_card_says_where_a_run_took_over(tmp_path: Path) -> None:
         {"step": 40_000, "differs": ["train.extra_stores", "train.stride"]},
     ]
     said = "at step 40,000 of a run with another `train.extra_stores`, `train.stride`"
-    settings = config.Config(model=TINY)
+    settings = config.Config(model=TINY_MODEL)
     for origins, expected in ((began, said), (began[:1], None), ([], None)):
         (tmp_path / "environment.json").write_text(json.dumps(known | {"began": origins}))
         history = model_card.read_history(tmp_path, 7, 2)
         assert history.began == expected
         card = model_card.Card(
-            "one", settings, tiny().model, 70_000, (0.1, 0.2), (20.0, 5), history
+            "one", settings, make_tiny_model().model, 70_000, (0.1, 0.2), (20.0, 5), history
         )
         assert (f"| began | {said} |" in card.to_markdown()) == (expected is not None)
         assert ("does the same again" in card.to_markdown()) == (expected is None)

@@ -15,7 +15,7 @@ import pytest
 import safetensors.torch
 import torch
 import yaml
-from helpers import SOLIDS, TINY, geoco, tiny
+from helpers import SMALL_SOLIDS, TINY_MODEL, make_tiny_model, run_geoco
 from huggingface_hub.errors import LocalTokenNotFoundError
 from typer.testing import CliRunner
 
@@ -31,9 +31,9 @@ from geoco.models.geoco import GeoCo
 from geoco.publishing import model_card
 
 STEP = 7
-DATA = SOLIDS.model_copy(update={"episodes": config.EpisodesConfig(train=3, val=4, test=2)})
+DATA = SMALL_SOLIDS.model_copy(update={"episodes": config.EpisodesConfig(train=3, val=4, test=2)})
 CONFIG = config.Config(
-    model=TINY, data=DATA, train=config.TrainConfig(steps=70_000, budget=0.0001, seed=11)
+    model=TINY_MODEL, data=DATA, train=config.TrainConfig(steps=70_000, budget=0.0001, seed=11)
 )
 LABEL = f"steered, step {STEP}"
 
@@ -46,7 +46,7 @@ def save(folder: Path, model: GeoCo, settings: config.Config = CONFIG, step: int
 
 def other() -> GeoCo:
     """The tiny model, but for some noise in how slots are drawn."""
-    model = tiny().model.float()
+    model = make_tiny_model().model.float()
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         weight = model.decoder.alpha.weight
@@ -58,7 +58,7 @@ def other() -> GeoCo:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run, with files as training leaves them."""
     folder = tmp_path_factory.mktemp("runs") / "tiny"
-    save(folder / "checkpoints", tiny().model.float())
+    save(folder / "checkpoints", make_tiny_model().model.float())
     about = {"geoco": "0.1.0", "torch": "2.11.0", "python": "3.11.9", "device": "cpu", "cpus": 3}
     (folder / "environment.json").write_text(json.dumps(about))
     rows = ((2, 3_600_000.0), (4, 5_400_000.0), (7, 1_200_000.0), (9, 1e12))
@@ -83,7 +83,7 @@ def results(run: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def published(run: Path, results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def publication(run: Path, results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("weights")
     return publishing.publish(run, "tiny-1.0", out, run, windows=10, note="It was a rainy day.")
 
@@ -107,8 +107,8 @@ def by_hand(model: GeoCo, dataset: SolidsDataset, window: int) -> dict[str, Any]
 # -- what is written -------------------------------------------------------------------------------
 
 
-def test_weights_are_the_same_and_know_their_scales(run: Path, published: Path) -> None:
-    before, after = checkpoints.read_weights(run), checkpoints.read_weights(published)
+def test_weights_are_the_same_and_know_their_scales(run: Path, publication: Path) -> None:
+    before, after = checkpoints.read_weights(run), checkpoints.read_weights(publication)
     assert before.tensors.keys() == after.tensors.keys()
     assert all(torch.equal(before.tensors[name], after.tensors[name]) for name in before.tensors)
     assert after.config == before.config
@@ -119,11 +119,11 @@ def test_weights_are_the_same_and_know_their_scales(run: Path, published: Path) 
     assert len(scales) > 9
     expected = np.quantile(np.array(scales), [0.01, 0.99])
     assert expected[0] < expected[1]
-    assert pretrained.load(published).trained_scales == pytest.approx(tuple(expected), rel=1e-4)
+    assert pretrained.load(publication).trained_scales == pytest.approx(tuple(expected), rel=1e-4)
 
 
-def test_first_windows_are_those_of_the_protocol(run: Path, published: Path) -> None:
-    stored = safetensors.torch.load_file(published / publishing.FIRST)
+def test_first_windows_are_those_of_the_protocol(run: Path, publication: Path) -> None:
+    stored = safetensors.torch.load_file(publication / publishing.FIRST)
     model, dataset = pretrained.load(run).model, SolidsDataset(DATA, "val")
     assert stored["masks"].shape == (10, 16, 16)
     assert stored["masks"].dtype == torch.uint8
@@ -134,8 +134,8 @@ def test_first_windows_are_those_of_the_protocol(run: Path, published: Path) -> 
         assert (stored["masks"][window] != expected["owner"]).double().mean() <= 0.005
 
 
-def test_the_card(published: Path, results: Path) -> None:
-    text = (published / "README.md").read_text()
+def test_the_card(publication: Path, results: Path) -> None:
+    text = (publication / "README.md").read_text()
     front = yaml.safe_load(text.split("---\n")[1])
     assert front["license"] == "mit"
     assert front["library_name"] == "geoco"
@@ -147,33 +147,33 @@ def test_the_card(published: Path, results: Path) -> None:
     assert "| time | 6.0 hours |" in text
     assert "| started on | CPU, 3 cores |" in text
     assert "| software | geoco 0.1.0, PyTorch 2.11.0, Python 3.11.9 |" in text
-    count = sum(value.numel() for value in tiny().model.parameters())
+    count = sum(value.numel() for value in make_tiny_model().model.parameters())
     assert f"| total | {count:,} |" in text
     factual = json.loads((results / "factual.json").read_text())["values"]
     assert f"| **tiny-1.0 (measured here)** | {factual['psnr']:.3f} |" in text
     assert "on the validation split" in text
-    mean = float(safetensors.torch.load_file(published / publishing.FIRST)["psnr"].mean())
+    mean = float(safetensors.torch.load_file(publication / publishing.FIRST)["psnr"].mean())
     assert f"first 10 validation windows: {mean:.2f} dB" in text
     editing = json.loads((results / "editing.json").read_text())["values"]["all"]["scale"]
     gone = f"{editing['disappeared']} of {editing['disappearable']} edits"
     assert f"- Scale: the object disappeared in {gone}" in text
     assert "It was a rainy day." in text
-    assert config.loads((published / "config.yaml").read_text()) == CONFIG
-    low, high = pretrained.load(published).trained_scales
+    assert config.loads((publication / "config.yaml").read_text()) == CONFIG
+    low, high = pretrained.load(publication).trained_scales
     assert f"scales from {low:.3f} to {high:.3f}" in text
 
 
-def test_pictures_of_the_card_are_copied_and_no_others(published: Path) -> None:
-    text = (published / "README.md").read_text()
-    pictures = {path.name: path.read_bytes() for path in (published / "pictures").iterdir()}
+def test_pictures_of_the_card_are_copied_and_no_others(publication: Path) -> None:
+    text = (publication / "README.md").read_text()
+    pictures = {path.name: path.read_bytes() for path in (publication / "pictures").iterdir()}
     assert pictures == {"failures.png": b"picture of failures", "strips.png": b"picture of strips"}
     assert text.count("](pictures/") == 2
     assert text.index("## Known failures") < text.index("](pictures/failures.png)")
-    names = {path.name for path in published.iterdir()}
+    names = {path.name for path in publication.iterdir()}
     assert names == {
         "README.md", "config.yaml", "first-windows.safetensors", "pictures", "weights.safetensors",
     }  # fmt: skip
-    assert [path.name for path in published.parent.iterdir()] == [published.name]
+    assert [path.name for path in publication.parent.iterdir()] == [publication.name]
 
 
 def test_one_table_and_a_file_of_weights(results: Path, run: Path, tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_places_of_this_machine_stay_here() -> None:
     here = CONFIG.model_copy(update={"data": store})
     assert publishing.make_portable(here) == here
     encoder = config.DinoEncoderConfig(weights="/models/dino")
-    model = TINY.model_copy(update={"encoder": encoder})
+    model = TINY_MODEL.model_copy(update={"encoder": encoder})
     with pytest.raises(GeocoError, match=r"weights=facebook/dinov2-small"):
         publishing.make_portable(CONFIG.model_copy(update={"model": model}))
 
@@ -235,35 +235,39 @@ def test_what_else_was_trained_on_is_said_without_its_place() -> None:
 
 
 def test_bad_inputs(run: Path, results: Path, tmp_path: Path) -> None:
-    def refused(said: str, *arguments: Any, **more: Any) -> None:
+    def check_refusal(said: str, *arguments: Any, **more: Any) -> None:
         with pytest.raises(GeocoError, match=said) as caught:
             publishing.publish(*arguments, out=tmp_path / "out", **more)
         assert "\n" not in str(caught.value)
         assert not (tmp_path / "out").exists()
 
-    refused("nothing: there is no such file or folder", Path("nothing"), "one")
-    refused("no finished checkpoint", tmp_path, "one")
-    refused("nothing: there is no such file or folder", run, "one", results=Path("nothing"))
-    refused("there are no results here", run, "one", results=tmp_path)
-    refused("not a table of geoco eval", run, "one", results=run / "environment.json")
-    refused("only places of files can differ", run, "one", places=["train.budget=1"])
+    check_refusal("nothing: there is no such file or folder", Path("nothing"), "one")
+    check_refusal("no finished checkpoint", tmp_path, "one")
+    check_refusal("nothing: there is no such file or folder", run, "one", results=Path("nothing"))
+    check_refusal("there are no results here", run, "one", results=tmp_path)
+    check_refusal("not a table of geoco eval", run, "one", results=run / "environment.json")
+    check_refusal("only places of files can differ", run, "one", places=["train.budget=1"])
 
     twin = save(tmp_path / "twin", other())  # the same step, other weights
     said = r"results of another model, .*\(checksum of the model differ"
-    refused(said, twin, "one", results=results)
+    check_refusal(said, twin, "one", results=results)
     moved = CONFIG.model_copy(update={"data": DATA.model_copy(update={"seed": 5})})
-    elsewhere = save(tmp_path / "elsewhere", tiny().model.float(), moved)
-    refused(r"on other data .*checksum of two windows", elsewhere, "one", results=results)
+    elsewhere = save(tmp_path / "elsewhere", make_tiny_model().model.float(), moved)
+    check_refusal(r"on other data .*checksum of two windows", elsewhere, "one", results=results)
 
-    blind = tiny().model.float()
+    blind = make_tiny_model().model.float()
     with torch.no_grad():
         blind.decoder.alpha.weight.zero_()  # all slots alike: the first owns everything
         assert blind.selector is not None
     settings = CONFIG.model_copy(
-        update={"model": TINY.model_copy(update={"selector": config.SelectorConfig(enabled=False)})}
+        update={
+            "model": TINY_MODEL.model_copy(
+                update={"selector": config.SelectorConfig(enabled=False)}
+            )
+        }
     )
     blind.selector = None
-    refused("no slot holds an object", save(tmp_path / "blind", blind, settings), "one")
+    check_refusal("no slot holds an object", save(tmp_path / "blind", blind, settings), "one")
 
 
 def test_a_model_is_replaced_only_if_asked(run: Path, tmp_path: Path) -> None:
@@ -284,11 +288,11 @@ def test_a_kill_loses_no_model(run: Path, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(pretrained, "_SHIPPED", (tmp_path,))
     with monkeypatch.context() as broken:
 
-        def killed(path: Path, data: bytes) -> None:
+        def kill_write(path: Path, data: bytes) -> None:
             assert set(pretrained.list_shipped()) == {"one"}  # half a folder is no model
             raise KeyboardInterrupt
 
-        broken.setattr(sys.modules[publishing.publish.__module__], "write_through", killed)
+        broken.setattr(sys.modules[publishing.publish.__module__], "write_through", kill_write)
         with pytest.raises(KeyboardInterrupt):
             publishing.publish(run, "one", tmp_path, windows=1, force=True)
     assert [path.name for path in tmp_path.iterdir()] == ["one"]
@@ -297,12 +301,12 @@ def test_a_kill_loses_no_model(run: Path, tmp_path: Path, monkeypatch: pytest.Mo
     with monkeypatch.context() as broken:
         rename = Path.rename
 
-        def renamed(path: Path, target: Path) -> Path:
+        def kill_rename(path: Path, target: Path) -> Path:
             if path.name == "one.partial":
                 raise KeyboardInterrupt
             return rename(path, target)
 
-        broken.setattr(Path, "rename", renamed)
+        broken.setattr(Path, "rename", kill_rename)
         with pytest.raises(KeyboardInterrupt):
             publishing.publish(run, "one", tmp_path, windows=1, force=True)
     assert [path.name for path in tmp_path.iterdir()] == ["one.replaced"]
@@ -317,17 +321,17 @@ def test_a_kill_loses_no_model(run: Path, tmp_path: Path, monkeypatch: pytest.Mo
 # -- verifying -------------------------------------------------------------------------------------
 
 
-def test_a_published_model_is_reproduced(published: Path) -> None:
-    verification = publishing.verify(published)
+def test_a_published_model_is_reproduced(publication: Path) -> None:
+    verification = publishing.verify(publication)
     assert verification.reproduced
     assert float(verification.psnr.abs().max()) < 1e-4
     assert verification.masks < 1e-3
     assert verification.frames == 0
-    assert publishing.verify(published / "weights.safetensors").reproduced
+    assert publishing.verify(publication / "weights.safetensors").reproduced
 
 
-def test_disturbed_weights_are_noticed(published: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(published, tmp_path / "one"))
+def test_disturbed_weights_are_noticed(publication: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(publication, tmp_path / "one"))
     saved = save(tmp_path / "other", other())
     shutil.copy(saved / "weights.safetensors", folder)
     verification = publishing.verify(folder)
@@ -349,11 +353,11 @@ def test_every_limit_of_a_verification() -> None:
     assert not replace(good, frames=0.0051).reproduced
 
 
-def test_verifying_needs_no_data_but_a_whole_file(published: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(published, tmp_path / "one"))
+def test_verifying_needs_no_data_but_a_whole_file(publication: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(publication, tmp_path / "one"))
     store = config.StoreConfig(path=Path("nowhere"), height=16, width=16, source=None)
     settings = CONFIG.model_copy(update={"data": store})
-    saved = save(tmp_path / "stored", tiny().model.float(), settings)
+    saved = save(tmp_path / "stored", make_tiny_model().model.float(), settings)
     shutil.copy(saved / "weights.safetensors", folder)
     verification = publishing.verify(folder)
     assert verification.reproduced
@@ -397,13 +401,15 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def test_push_and_from_pretrained(hub: Path, published: Path) -> None:
-    address = publishing.push_to_hub(published, "somebody/tiny", private=True)
+def test_push_and_from_pretrained(hub: Path, publication: Path) -> None:
+    address = publishing.push_to_hub(publication, "somebody/tiny", private=True)
     assert address == "https://huggingface.co/somebody/tiny"
     assert (hub / "somebody/tiny/.private").read_text() == "True"
-    assert (hub / "somebody/tiny/README.md").read_bytes() == (published / "README.md").read_bytes()
-    expected = checkpoints.read_weights(published).tensors
-    for source in ("somebody/tiny", published, str(published)):
+    assert (hub / "somebody/tiny/README.md").read_bytes() == (
+        publication / "README.md"
+    ).read_bytes()
+    expected = checkpoints.read_weights(publication).tensors
+    for source in ("somebody/tiny", publication, str(publication)):
         model = package.from_pretrained(source)
         assert isinstance(model, GeoCo)
         assert not model.training
@@ -414,13 +420,13 @@ def test_push_and_from_pretrained(hub: Path, published: Path) -> None:
 
 
 def test_what_cannot_be_pushed(
-    hub: Path, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: Path, publication: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(GeocoError, match="is called user/name"):
-        publishing.push_to_hub(published, "tiny")
+        publishing.push_to_hub(publication, "tiny")
     with pytest.raises(GeocoError, match=r"it has no weights\.safetensors"):
         publishing.push_to_hub(tmp_path, "somebody/tiny")
-    folder = Path(shutil.copytree(published, tmp_path / "one"))
+    folder = Path(shutil.copytree(publication, tmp_path / "one"))
     data = bytearray((folder / "weights.safetensors").read_bytes())
     data[-1] ^= 1
     (folder / "weights.safetensors").write_bytes(data)
@@ -434,7 +440,7 @@ def test_what_cannot_be_pushed(
 
         monkeypatch.setattr(huggingface_hub, "create_repo", fails)
         with pytest.raises(GeocoError) as caught:
-            publishing.push_to_hub(published, "somebody/tiny")
+            publishing.push_to_hub(publication, "somebody/tiny")
         assert "\n" not in str(caught.value)
         return str(caught.value)
 
@@ -454,7 +460,7 @@ def test_what_cannot_be_pushed(
 
 
 def test_the_commands(run: Path, results: Path, tmp_path: Path, hub: Path) -> None:
-    done = geoco(
+    done = run_geoco(
         "publish", run, "tiny", "--results", results, "--out", tmp_path, "--windows", "3",
         "--note", "Said so.",
     )  # fmt: skip

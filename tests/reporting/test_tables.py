@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers_tables import Values, editing, everything, factual, matched
+from helpers_tables import Values, make_all_tables, make_editing, make_factual, make_matched
 from matplotlib.mathtext import MathTextParser
 
 from geoco.errors import GeocoError
@@ -55,7 +55,7 @@ def test_messages(tmp_path: Path) -> None:
 
 
 def test_main_table() -> None:
-    texts = build_text_tables("ours", everything())
+    texts = build_text_tables("ours", make_all_tables())
     top, bottom = texts[:2]
     assert top.rows == (
         (
@@ -77,7 +77,7 @@ def test_main_table() -> None:
 
 
 def test_factual_tables() -> None:
-    texts = build_text_tables("ours", everything())
+    texts = build_text_tables("ours", make_all_tables())
     label = "ours (measured here)"
     assert find_table(texts, "Reconstruction and segmentation").rows == (
         (label, "31.000", "31.500", "31.125", "–", "0.9000", "0.8000", "0.7000", "1.0000"),
@@ -91,7 +91,7 @@ def test_factual_tables() -> None:
 
 
 def test_editing_tables() -> None:
-    texts = build_text_tables("ours", everything())
+    texts = build_text_tables("ours", make_all_tables())
     everywhere, inside = "ours, all (measured here)", "ours, interior (measured here)"
     assert find_table(texts, "Editing").rows == (
         (everywhere, "90.00", "80.00", "70.00", "0.01230", "0.25000"),
@@ -116,7 +116,7 @@ def test_editing_tables() -> None:
 
 
 def test_stability_tables() -> None:
-    texts = build_text_tables("ours", everything())
+    texts = build_text_tables("ours", make_all_tables())
     label = "ours (measured here)"
     fixed = find_table(texts, "Fixed-geometry stability").rows
     assert fixed[1] == (label, "0.2", "0.20000", "0.02500", "0.12500", "0.03125", "93")
@@ -128,7 +128,7 @@ def test_stability_tables() -> None:
 
 
 def test_finite_grid_and_tubes() -> None:
-    texts = build_text_tables("ours", everything())
+    texts = build_text_tables("ours", make_all_tables())
     assert find_table(texts, "Finite-grid covariance").rows == (
         (
             "ours, translation (measured here)",
@@ -150,7 +150,7 @@ def test_finite_grid_and_tubes() -> None:
 
 
 def test_matched_tables() -> None:
-    texts = build_text_tables("ours", {"matched": matched(exact=True)})
+    texts = build_text_tables("ours", {"matched": make_matched(exact=True)})
     common = find_table(texts, "Object-matched editing")
     assert common.rows == (
         ("ours (measured here)", "93.00", "92.00"),
@@ -177,7 +177,9 @@ def test_matched_tables() -> None:
 
 
 def test_what_a_dataset_lacks_is_left_out_or_a_dash() -> None:
-    texts = build_text_tables("ours", {"factual": factual(), "matched": matched(exact=False)})
+    texts = build_text_tables(
+        "ours", {"factual": make_factual(), "matched": make_matched(exact=False)}
+    )
     titles = [text.title for text in texts]
     assert "External position evaluation" not in titles
     assert not [title for title in titles if "generator" in title]
@@ -186,8 +188,8 @@ def test_what_a_dataset_lacks_is_left_out_or_a_dash() -> None:
 
 
 def test_every_result_has_a_table_and_every_row_as_many_cells() -> None:
-    texts = build_text_tables("ours", everything())
-    assert set(TABLES) == set(everything())
+    texts = build_text_tables("ours", make_all_tables())
+    assert set(TABLES) == set(make_all_tables())
     assert len(texts) == 2 + sum(len(table.builders) for table in TABLES.values())
     for text in texts:
         assert {len(row) for row in (*text.printed, *text.rows)} == {len(text.columns)}, text.title
@@ -223,14 +225,14 @@ def test_printed_values_are_the_papers() -> None:
 # -- Markdown and LaTeX ----------------------------------------------------------------------------
 
 
-def rendered(
+def render_results(
     how: Callable[..., str], name: str, about: dict[str, object], results: dict[str, Values]
 ) -> str:
     return how(f"Evaluation of {name}", about, build_text_tables(name, results))
 
 
 def test_markdown() -> None:
-    text = rendered(format_markdown, "a|b", {"windows": 3, "note": "x|y"}, everything())
+    text = render_results(format_markdown, "a|b", {"windows": 3, "note": "x|y"}, make_all_tables())
     assert "# Evaluation of a|b\n\n| Population |  |\n| --- | ---: |\n| windows | 3 |\n" in text
     assert "| note | x\\|y |" in text
     assert "| Method | PSNR ↑ | E_p→ĉ ↓ | E_p→c* ↓ | E_ĉ→c* ↓ | O_attn ↓ | σ_r\\|g ↓ |" in text
@@ -242,7 +244,7 @@ def test_markdown() -> None:
 
 
 def test_latex_of_a_table() -> None:
-    text = rendered(format_latex, "ours", {"windows": 3}, {"editing": editing()})
+    text = render_results(format_latex, "ours", {"windows": 3}, {"editing": make_editing()})
     assert "% windows: 3\n" in text
     table = text.split("\\begin{table}")[2]
     assert table.strip().splitlines()[:6] == [
@@ -265,7 +267,7 @@ def test_latex_of_a_table() -> None:
 
 
 def test_headings_above_several_columns() -> None:
-    text = rendered(format_latex, "ours", {}, {"matched": matched(exact=False)})
+    text = render_results(format_latex, "ours", {}, {"matched": make_matched(exact=False)})
     assert (
         r" & \multicolumn{2}{c}{RGB MAE $\times 10^3$} & \multicolumn{2}{c}{Changed pixels (\%)} \\"
         "\n"
@@ -277,10 +279,10 @@ def test_headings_above_several_columns() -> None:
 
 @pytest.mark.parametrize("name", ["ours", AWKWARD, "[brackets] first"])
 def test_latex_is_sound(name: str) -> None:
-    text = rendered(format_latex, name, {"note": "a\nb"}, everything())
+    text = render_results(format_latex, name, {"note": "a\nb"}, make_all_tables())
     body = "\n".join(line for line in text.splitlines() if not line.startswith("%"))
     assert re.search(r"^(?!%).*\bnote\b", text, re.MULTILINE) is None
-    assert balanced(body)
+    assert is_balanced(body)
     tabulars = re.findall(r"\\begin\{tabular\}\{(l[r]+)\}\n(.*?)\\end\{tabular\}", body, re.DOTALL)
     assert len(tabulars) == body.count(r"\begin{table}") == body.count(r"\end{table}") == 19
     for align, rows in tabulars:
@@ -297,7 +299,7 @@ def test_latex_is_sound(name: str) -> None:
     assert prose.isascii()
 
 
-def balanced(text: str) -> bool:
+def is_balanced(text: str) -> bool:
     """Whether braces and dollars come in pairs, escaped ones aside."""
     plain = text.replace("\\\\", "").replace(r"\{", "").replace(r"\}", "").replace(r"\$", "")
     depth = 0
@@ -314,9 +316,9 @@ def cells(line: str) -> int:
 
 
 def test_the_checks_of_latex_can_fail() -> None:
-    assert not balanced("{a}}{")
-    assert not balanced("$a")
-    assert balanced(r"\{ $a$ {}")
+    assert not is_balanced("{a}}{")
+    assert not is_balanced("$a")
+    assert is_balanced(r"\{ $a$ {}")
     assert cells(r"a & b\& & \multicolumn{3}{c}{d} \\") == 5
 
 
@@ -324,15 +326,15 @@ def test_both_forms_hold_the_same_numbers() -> None:
     def numbers(rows: list[str]) -> list[str]:
         return re.findall(r"-?\d+(?:\.\d+)?", "\n".join(rows).replace("$-$", "-"))
 
-    arguments = ("ours", {}, everything())
+    arguments = ("ours", {}, make_all_tables())
     shown = re.findall(
         r"^\|(?: .*\((?:paper|measured)|  \| \[).*$",
-        rendered(format_markdown, *arguments),
+        render_results(format_markdown, *arguments),
         re.MULTILINE,
     )
     set_ = re.findall(
         r"^(?:.*\((?:paper|measured)| & \[).*\\\\$",
-        rendered(format_latex, *arguments),
+        render_results(format_latex, *arguments),
         re.MULTILINE,
     )
     assert len(shown) == len(set_) > 80

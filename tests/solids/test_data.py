@@ -14,7 +14,7 @@ from geoco.data import ClipBatch, SolidsDataset, open_dataset
 from geoco.errors import GeocoError
 from geoco.solids import MATERIALS, SHAPES, Canvas, extract_scenes, render_scenes, simulate_episodes
 
-SMALL = SolidsConfig(
+SMALL_SOLIDS = SolidsConfig(
     episodes=EpisodesConfig(train=40, val=20, test=3), window=WindowConfig(length=2, stride=40)
 )
 
@@ -29,9 +29,9 @@ def test_the_validation_split_has_the_papers_windows() -> None:
 
 
 def test_a_clip_is_what_the_generator_says() -> None:
-    dataset = SolidsDataset(SMALL, "val", amodal=True)
+    dataset = SolidsDataset(SMALL_SOLIDS, "val", amodal=True)
     clip = dataset[3 * 19 + 1]
-    episodes = simulate_episodes(SMALL, "val", np.array([19]))
+    episodes = simulate_episodes(SMALL_SOLIDS, "val", np.array([19]))
     scenes = extract_scenes(episodes, np.zeros(2, dtype=int), np.array([40, 41]))
     pictures = render_scenes(scenes, Canvas(64, 64, 3), amodal=True)
     assert torch.equal(clip.video, pictures.frames)
@@ -44,7 +44,7 @@ def test_a_clip_is_what_the_generator_says() -> None:
     true = clip.metadata
     assert true["shape"] == [SHAPES[k] for k in episodes.shape[0, :count]]
     assert true["material"] == [MATERIALS[k] for k in episodes.material[0, :count]]
-    assert [SMALL.colors[name] for name in true["color"]] == [
+    assert [SMALL_SOLIDS.colors[name] for name in true["color"]] == [
         tuple(rgb) for rgb in episodes.color[0, :count].tolist()
     ]
     np.testing.assert_array_equal(true["position"], episodes.position[0, 40:42, :count])
@@ -56,16 +56,19 @@ def test_a_clip_is_what_the_generator_says() -> None:
 
 
 def test_batches_items_and_workers_agree() -> None:
-    dataset = SolidsDataset(SMALL, "train")
+    dataset = SolidsDataset(SMALL_SOLIDS, "train")
     chosen = [0, 119, 50, 7, 51]
     batch = dataset.batch(chosen)
     for row, index in enumerate(chosen):
         assert torch.equal(batch.video[row], dataset[index].video)
         assert batch.sources[row] == dataset[index].source
     loader = DataLoader(
-        SolidsDataset(SMALL, "test"), batch_size=4, num_workers=2, collate_fn=ClipBatch.collate
+        SolidsDataset(SMALL_SOLIDS, "test"),
+        batch_size=4,
+        num_workers=2,
+        collate_fn=ClipBatch.collate,
     )
-    plain = SolidsDataset(SMALL, "test")
+    plain = SolidsDataset(SMALL_SOLIDS, "test")
     for number, loaded in enumerate(loader):
         rows = range(4 * number, min(4 * number + 4, len(plain)))
         assert torch.equal(loaded.video, plain.batch(list(rows)).video)
@@ -83,7 +86,7 @@ def test_the_whole_split_comes_in_order() -> None:
 
 
 def test_a_dataset_can_be_sent_to_another_process() -> None:
-    dataset = SolidsDataset(SMALL, "val")
+    dataset = SolidsDataset(SMALL_SOLIDS, "val")
     clip = dataset[5]
     assert torch.equal(pickle.loads(pickle.dumps(dataset))[5].video, clip.video)
 
@@ -91,11 +94,11 @@ def test_a_dataset_can_be_sent_to_another_process() -> None:
 @pytest.mark.parametrize("index", [120, -121])
 def test_windows_beyond_the_end(index: int) -> None:
     with pytest.raises(IndexError, match=f"window {index} of 120"):
-        SolidsDataset(SMALL, "train")[index]
+        SolidsDataset(SMALL_SOLIDS, "train")[index]
 
 
 def test_negative_indices_count_from_the_end() -> None:
-    dataset = SolidsDataset(SMALL, "test")
+    dataset = SolidsDataset(SMALL_SOLIDS, "test")
     assert dataset[-1].source == dataset[len(dataset) - 1].source
     assert torch.equal(dataset[-1].video, dataset[len(dataset) - 1].video)
 
@@ -120,6 +123,6 @@ def test_variants() -> None:
 
 
 def test_the_configuration_decides_what_is_opened() -> None:
-    assert isinstance(open_dataset(SMALL, "val"), SolidsDataset)
+    assert isinstance(open_dataset(SMALL_SOLIDS, "val"), SolidsDataset)
     with pytest.raises(GeocoError, match="there is no store here"):
         open_dataset(StoreConfig(path=Path("nowhere"), source=None), "val")

@@ -14,7 +14,7 @@ from geoco.models.geoco import GeoCo
 from geoco.training import diagnostics
 
 SIZE, GAP = 16, drawing.MARGIN
-SMALL = [
+SMALL_OVERRIDES = [
     "model.slots={count: 4, dim: 8}",
     "model.decoder.broadcast=4",
     "model.decoder.layers=[[8,3],[16,3]]",
@@ -24,7 +24,7 @@ SMALL = [
 @pytest.fixture
 def model() -> GeoCo:
     torch.manual_seed(0)
-    model = GeoCo(config.load(None, SMALL).model)
+    model = GeoCo(config.load(None, SMALL_OVERRIDES).model)
     with torch.no_grad():
         model.decoder.alpha.weight.mul_(30)  # so that slots own different pixels
     return model
@@ -41,7 +41,7 @@ def panel(sheet: np.ndarray, row: int, column: int) -> np.ndarray:
     return sheet[top : top + SIZE, left : left + SIZE]
 
 
-def shown(image: Tensor) -> np.ndarray:
+def convert_image(image: Tensor) -> np.ndarray:
     return (image.clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()
 
 
@@ -76,7 +76,9 @@ def test_the_picture_shows_what_it_says(model: GeoCo) -> None:
             ),
         ]
         for column, image in zip((0, 1, 3, 4, 5), expected, strict=True):
-            off = np.abs(panel(sheet, row, column).astype(int) - shown(image[row, 0]).astype(int))
+            off = np.abs(
+                panel(sheet, row, column).astype(int) - convert_image(image[row, 0]).astype(int)
+            )
             assert off.max() <= 1, (row, column)
         assert not np.array_equal(panel(sheet, row, 5), panel(sheet, row, 1))
 

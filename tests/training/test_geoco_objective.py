@@ -176,13 +176,13 @@ def test_gradients_are_those_of_two_decodes(
             torch.testing.assert_close(gradients[name], gradient, rtol=1e-7, atol=1e-10, msg=name)
 
 
-def routed(model: GeoCo, settings: config.Config, term: Term) -> dict[str, float]:
+def measure_gradients(model: GeoCo, settings: config.Config, term: Term) -> dict[str, float]:
     """The largest gradient that one term sends to appearance, positions, scales and modules."""
     video, source, draws = inputs()
     kept = {}
     bind = model.bind
 
-    def watched(*arguments: object, **options: object) -> object:
+    def watch_binding(*arguments: object, **options: object) -> object:
         binding = bind(*arguments, **options)
         kept["attention"] = binding.attention
         kept.update(vars(binding.slots))
@@ -190,7 +190,7 @@ def routed(model: GeoCo, settings: config.Config, term: Term) -> dict[str, float
             value.retain_grad()
         return binding
 
-    model.bind = watched  # type: ignore[method-assign]
+    model.bind = watch_binding  # type: ignore[method-assign]
     result = compute(model, settings, (video, source, draws), weights(term), mode("rec", term))
     result.backward()
     sizes = {
@@ -205,7 +205,7 @@ def routed(model: GeoCo, settings: config.Config, term: Term) -> dict[str, float
 
 
 def test_rec_reaches_everything(model: GeoCo, settings: config.Config) -> None:
-    norms = routed(model, settings, "rec")
+    norms = measure_gradients(model, settings, "rec")
     assert all(
         norms[name] > 0
         for name in ("appearance", "position", "scale", "encoder_module", "decoder_module")
@@ -213,7 +213,7 @@ def test_rec_reaches_everything(model: GeoCo, settings: config.Config) -> None:
 
 
 def test_ov_reaches_attention_and_no_decoder(model: GeoCo, settings: config.Config) -> None:
-    norms = routed(model, settings, "ov")
+    norms = measure_gradients(model, settings, "ov")
     assert norms["attention"] > 0
     assert norms["decoder_module"] == norms["position"] == norms["scale"] == 0
 
@@ -221,7 +221,7 @@ def test_ov_reaches_attention_and_no_decoder(model: GeoCo, settings: config.Conf
 def test_pos_reaches_decoder_and_appearance_but_no_command(
     model: GeoCo, settings: config.Config
 ) -> None:
-    norms = routed(model, settings, "pos")
+    norms = measure_gradients(model, settings, "pos")
     assert norms["position"] == norms["scale"] == 0
     assert norms["appearance"] > 0
     assert norms["decoder_module"] > 0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import SMALL as TINY
+from helpers import SMALL_OVERRIDES
 
 from geoco import config, publishing
 from geoco.config.training import SelectorTeacherConfig
@@ -15,12 +15,12 @@ from geoco.models.geoco import GeoCo
 from geoco.training import selector_fit, selector_teacher, selector_threshold
 
 SLOTS = 6
-SMALL = [*TINY, "data.episodes={train: 5, val: 1, test: 1}"]
+OVERRIDES = [*SMALL_OVERRIDES, "data.episodes={train: 5, val: 1, test: 1}"]
 
 
 def save_run(folder: Path, *overrides: str) -> config.Config:
     """A run with one checkpoint of an untrained model."""
-    settings = config.load(None, [*SMALL, *overrides])
+    settings = config.load(None, [*OVERRIDES, *overrides])
     torch.manual_seed(0)
     model = GeoCo(settings.model)
     checkpoints.save(folder / checkpoints.FOLDER, 7, settings, model.state_dict(), {})
@@ -39,7 +39,7 @@ def build_and_label(
 
 @pytest.mark.parametrize("attention", ["true", "false"])
 def test_kept_evidence_gives_the_scores_of_the_selector(attention: str) -> None:
-    settings = config.load(None, [*SMALL, f"model.selector.attention={attention}"])
+    settings = config.load(None, [*OVERRIDES, f"model.selector.attention={attention}"])
     model, pixels = build_and_label(settings)
     assert model.selector is not None
     dataset, generator = open_dataset(settings.data, "train"), torch.Generator().manual_seed(1)
@@ -71,7 +71,7 @@ def teacher_of(settings: config.Config) -> SelectorTeacherConfig:
 
 
 def test_fitting_lowers_the_loss() -> None:
-    settings = config.load(None, SMALL)
+    settings = config.load(None, OVERRIDES)
     model, pixels = build_and_label(settings)
     assert model.selector is not None
     train = settings.train.selector

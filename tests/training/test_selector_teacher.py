@@ -89,11 +89,14 @@ def by_loops(image: Tensor, fields: Fields, attention: Tensor, domain: Domain) -
             after[owner] -= amount
             after[background] += amount
 
-            def composed(now: np.ndarray, colors: np.ndarray, target: np.ndarray) -> float:
+            def measure_error(now: np.ndarray, colors: np.ndarray, target: np.ndarray) -> float:
                 alpha = np.exp(now) / np.exp(now).sum()
                 return float(np.mean((alpha @ colors - target) ** 2))
 
-            current, acted = composed(before, colors, target), composed(after, colors, target)
+            current, acted = (
+                measure_error(before, colors, target),
+                measure_error(after, colors, target),
+            )
             own = np.mean((colors[owner] - target) ** 2)
             other = np.mean((colors[background] - target) ** 2)
             gain = (current - acted) / (current + acted + 1e-8)
@@ -332,7 +335,7 @@ def test_parts_of_a_batch_add_up() -> None:
     counts = []
     parts = [slice(0, 1), slice(1, 3)]
 
-    def noted(count: Tensor) -> Tensor:
+    def note_count(count: Tensor) -> Tensor:
         counts.append(count)
         return count
 
@@ -341,7 +344,7 @@ def test_parts_of_a_batch_add_up() -> None:
         return selector_loss(logit[which], some, owner[which], 4, TRAINING, sum_counts).objective
 
     for which in parts:
-        part(which, noted)
+        part(which, note_count)
     summed = sum(part(which, lambda count: counts[0] + counts[1]) for which in parts)
     torch.testing.assert_close(summed, whole.objective)
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import SMALL
+from helpers import SMALL_OVERRIDES
 
 from geoco import config
 from geoco.config.training import SelectorTeacherConfig
@@ -39,7 +39,7 @@ def test_the_smallest_threshold_that_is_precise_enough() -> None:
 
 
 def test_on_a_model() -> None:
-    settings = config.load(None, SMALL)
+    settings = config.load(None, SMALL_OVERRIDES)
     torch.manual_seed(0)
     model = GeoCo(settings.model)
     dataset = open_dataset(settings.data, "train")
@@ -54,7 +54,7 @@ def test_on_a_model() -> None:
 
 
 def test_a_model_without_selector_is_refused() -> None:
-    settings = config.load(None, [*SMALL, "model.selector.enabled=false"])
+    settings = config.load(None, [*SMALL_OVERRIDES, "model.selector.enabled=false"])
     dataset = open_dataset(settings.data, "train")
     with pytest.raises(GeocoError, match="has no selector"):
         selector_threshold.measure_operating_points(

@@ -62,7 +62,7 @@ LOOSE = [
     "model.selector.least_area=1",
     "model.selector.least_peak=0.0",
 ]
-TINY = [
+TINY_OVERRIDES = [
     *LOOSE,
     "data.episodes={train: 6, val: 2, test: 1}",
     "data.frames=6",
@@ -101,8 +101,8 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
-def tiny(*overrides: str) -> Config:
-    return config.load(CONFIGS / "geoco.yaml", [*TINY, *overrides])
+def load_tiny_config(*overrides: str) -> Config:
+    return config.load(CONFIGS / "geoco.yaml", [*TINY_OVERRIDES, *overrides])
 
 
 def go(
@@ -122,7 +122,7 @@ def final(folder: Path) -> dict[str, torch.Tensor]:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that nothing interrupted."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    go(tiny(), folder)
+    go(load_tiny_config(), folder)
     return folder
 
 
@@ -151,7 +151,7 @@ def test_a_run_explains_itself(whole: Path) -> None:
         "README.md", "config.yaml", "environment.json", "metrics.csv", "pace.csv", "validation.csv",
         "gradients.csv", "curves.png", "tensorboard", "pictures", "checkpoints",
     }  # fmt: skip
-    assert Run.open(whole).config == tiny()
+    assert Run.open(whole).config == load_tiny_config()
     assert {p.name for p in (whole / "pictures").iterdir()} == {
         "step-00000015.png",
         "step-00000030.png",
@@ -168,7 +168,7 @@ def test_a_run_explains_itself(whole: Path) -> None:
 
 def test_a_recorded_step_reads_what_is_given_now(tmp_path: Path) -> None:
     """Recorded steps look at fixed buffers: filling them must bring every input there."""
-    run = trainer(tmp_path / "run", tiny())
+    run = trainer(tmp_path / "run", load_tiny_config())
     places = []
     for step in (0, 1):
         given = run._open_feed(1)(step), run._sample_draws(step, 1)
@@ -201,7 +201,7 @@ def same(one: Path, other: Path) -> None:
 def test_pieces_make_the_same_whole(whole: Path, tmp_path: Path) -> None:
     """Stopped after every few steps and resumed: bit for bit what an uninterrupted run gives."""
     folder = tmp_path / "run"
-    go(tiny(), folder, minutes=0)
+    go(load_tiny_config(), folder, minutes=0)
     pieces = 1
     while checkpoints.read_weights(folder).step < 30:
         go(None, folder, minutes=0.01)
@@ -220,7 +220,7 @@ def test_killed_again_and_again(whole: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     for number in itertools.count():
         is_run = (folder / "config.yaml").exists()
-        if survives(number, partial(go, None if is_run else tiny(), folder)):
+        if survives(number, partial(go, None if is_run else load_tiny_config(), folder)):
             break
     assert number > 25
     same(whole, folder)
@@ -230,7 +230,7 @@ def test_killed_again_and_again(whole: Path, tmp_path: Path) -> None:
 def test_killed_by_the_system_at_random_moments(whole: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     settings = tmp_path / "tiny.yaml"
-    settings.write_text(tiny().to_yaml())
+    settings.write_text(load_tiny_config().to_yaml())
     begin = ["train", str(settings), "--out", str(folder), "--accelerator", "cpu"]
     again = ["train", "--resume", str(folder), "--accelerator", "cpu"]
     chance = random.Random(4)
@@ -268,11 +268,11 @@ def test_killed_by_the_system_at_random_moments(whole: Path, tmp_path: Path) -> 
 def test_a_branch_begins_where_its_origin_was(whole: Path, tmp_path: Path) -> None:
     """By the same configuration it ends as the origin did; by another one it does not."""
     first = tmp_path / "first"
-    go(tiny(), first, minutes=0)
+    go(load_tiny_config(), first, minutes=0)
     while (began := checkpoints.read_weights(first).step) < 6:
         go(None, first, minutes=0)
     assert began < 30
-    go(tiny(), tmp_path / "same", origin=first)
+    go(load_tiny_config(), tmp_path / "same", origin=first)
     ends = [checkpoints.read_weights(folder) for folder in (whole, tmp_path / "same")]
     assert ends[0].step == ends[1].step == 30
     assert all(torch.equal(ends[1].tensors[name], value) for name, value in ends[0].tensors.items())
@@ -283,7 +283,7 @@ def test_a_branch_begins_where_its_origin_was(whole: Path, tmp_path: Path) -> No
     assert before.count("\n") > 1
     assert after.startswith(before)
     assert len(after) > len(before)
-    other = tiny("train.weights.rec=2.0")
+    other = load_tiny_config("train.weights.rec=2.0")
     go(other, tmp_path / "other", origin=first)
     last = checkpoints.read_weights(tmp_path / "other")
     assert last.config.train.weights.rec == 2
@@ -302,7 +302,7 @@ def test_a_branch_that_cannot_be(
     whole: Path, tmp_path: Path, changes: tuple[str, ...], said: str
 ) -> None:
     with pytest.raises(GeocoError, match=said):
-        go(tiny(*changes), tmp_path / "branch", origin=whole)
+        go(load_tiny_config(*changes), tmp_path / "branch", origin=whole)
     assert not (tmp_path / "branch").exists()
 
 
@@ -313,7 +313,7 @@ def test_weights_alone_are_no_beginning(whole: Path, tmp_path: Path) -> None:
     assert last is not None
     shutil.copy(last / "weights.safetensors", alone)
     with pytest.raises(GeocoError, match="weights alone can be used"):
-        go(tiny("train.budget=0.001"), tmp_path / "branch", origin=alone)
+        go(load_tiny_config("train.budget=0.001"), tmp_path / "branch", origin=alone)
     assert not (tmp_path / "branch").exists()
 
 
@@ -323,7 +323,7 @@ def test_weights_alone_are_no_beginning(whole: Path, tmp_path: Path) -> None:
 def test_two_processes_give_the_curve_of_one(whole: Path, tmp_path: Path) -> None:
     """Donors, confidences and normalisers are global, random numbers follow the sample."""
     folder, settings = tmp_path / "run", tmp_path / "tiny.yaml"
-    settings.write_text(tiny().to_yaml())
+    settings.write_text(load_tiny_config().to_yaml())
     command = [sys.executable, "-m", "geoco.cli", "train", str(settings), "--out", str(folder)]
     command += ["--accelerator", "cpu", "--devices", "2"]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=400)
@@ -350,7 +350,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(
     real: Callable[..., object] = GeoCoObjective.compute
     calls = []
 
-    def spoiled(*arguments: object, **options: object) -> object:
+    def spoil_loss(*arguments: object, **options: object) -> object:
         calls.append(1)
         result = real(*arguments, **options)
         if len(calls) < 6:
@@ -361,12 +361,12 @@ def test_a_loss_that_is_not_finite_stops_the_run(
 
     # Without pictures: those look at the objective as well.
     quiet = ["train.picture_every=1000", "train.checkpoint_every=1000", "train.validate_every=1000"]
-    good = trainer(tmp_path / "good", tiny(*quiet))
+    good = trainer(tmp_path / "good", load_tiny_config(*quiet))
     for _ in range(5):
         good._advance()
     good.close()
-    monkeypatch.setattr(GeoCoObjective, "compute", spoiled)
-    run = trainer(tmp_path / "run", tiny(*quiet, "train.log_every=9"))
+    monkeypatch.setattr(GeoCoObjective, "compute", spoil_loss)
+    run = trainer(tmp_path / "run", load_tiny_config(*quiet, "train.log_every=9"))
     assert run.logs is not None
     nothing = dict.fromkeys(run.logs.gradients.columns, 0.0)
     monkeypatch.setattr(diagnostics, "measure_gradient_norms", lambda *_: nothing)
@@ -385,7 +385,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(
 def test_another_models_checkpoint_is_refused(whole: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(whole, folder)
-    other = tiny("model.slots.count=5")
+    other = load_tiny_config("model.slots.count=5")
     (folder / "config.yaml").write_text(other.to_yaml())
     with pytest.raises(GeocoError, match=r"attention\.appearance"):
         go(None, folder)
@@ -402,7 +402,7 @@ def test_impossible_machines(tmp_path: Path, machine: Machine, message: str) -> 
     if machine.accelerator == "cuda" and torch.cuda.is_available():
         pytest.skip("there is one")
     with pytest.raises(GeocoError, match=message):
-        start_training(tiny(), tmp_path / "run", machine, None, Console(quiet=True))
+        start_training(load_tiny_config(), tmp_path / "run", machine, None, Console(quiet=True))
     assert not (tmp_path / "run").exists()
 
 

@@ -122,10 +122,10 @@ def test_paths_of_clients_are_never_opened(client: TestClient, page: Page) -> No
 def test_a_failure_tells_no_secrets(
     editor: Editor, frames: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: Any) -> Any:
+    def fail(*_: Any) -> Any:
         raise RuntimeError("the secret of /home/me")
 
-    monkeypatch.setattr(Editor, "encode", broken)
+    monkeypatch.setattr(Editor, "encode", fail)
     app = create_app(editor, lambda: make_samples(frames))
     with TestClient(app, base_url=HOME, raise_server_exceptions=False) as client:
         answer = client.post(Page(client).root + "/scenes", json={"sample": "one"})

@@ -51,7 +51,7 @@ def page(client: TestClient) -> Iterator[Page]:
 
 
 @pytest.fixture(scope="module")
-def known(client: TestClient) -> dict[str, str]:
+def identifiers(client: TestClient) -> dict[str, str]:
     page = Page(client)
     return {"session": page.root.split("/")[-1], "state": page.open()["id"]}
 
@@ -65,11 +65,11 @@ def known(client: TestClient) -> dict[str, str]:
     database=None,
 )
 def test_every_address_answers_as_described(
-    case: Case, known: dict[str, str], client: TestClient
+    case: Case, identifiers: dict[str, str], client: TestClient
 ) -> None:
     # With names that exist, so that requests get beyond the first check.
-    for name in set(case.path_parameters or {}) & set(known):
-        case.path_parameters[name] = known[name]
+    for name in set(case.path_parameters or {}) & set(identifiers):
+        case.path_parameters[name] = identifiers[name]
     answer = case.call(session=client, base_url=HOME)
     assert answer.status_code in (200, 201, 405, *PROBLEMS), answer.text
     if answer.status_code != 405:  # methods that are not described are tried, too
@@ -229,7 +229,7 @@ def edit_list() -> dict[str, object]:
     return json.loads(scene.to_json())
 
 
-def nested(times: int, inner: dict[str, object]) -> dict[str, object]:
+def nest_films(times: int, inner: dict[str, object]) -> dict[str, object]:
     for _ in range(times):
         inner = {**inner, "film": inner}
     return inner
@@ -263,5 +263,5 @@ def test_broken_edit_lists(
 def test_edit_lists_that_are_none(page: Page, edit_list: dict[str, object]) -> None:
     for data in (b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"a":' * 5000, b"[" * 100_000):
         assert "the edit list is not right" in page.post("/imports", 422, content=data)["detail"]
-    deep = nested(9, {**edit_list, "frames": []})
+    deep = nest_films(9, {**edit_list, "frames": []})
     page.post("/imports", 422, content=json.dumps(deep))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from geoco.config.training import CenterPenalty
 from geoco.geometry import EPSILON, Moments
-from geoco.models.compositing import SHARPNESS
+from geoco.models.compositing import SHARPNESS, find_measurement_background
 from geoco.training.distributed import Sum, sum_locally
 
 TAIL_THRESHOLD = 0.25  # tau
@@ -129,3 +129,24 @@ def tail(
     # -log(1 - q), stable where q is close to one; those pixels are not low, and stay out.
     penalty = torch.where(low, F.softplus(steep), torch.zeros_like(steep)).mean((-2, -1))
     return weighted_mean(penalty, weight, sum_counts)
+
+
+def own(
+    rgb: Float[Tensor, "*batch slot 3 height width"],
+    alpha: Float[Tensor, "*batch slot height width"],
+    width: float,
+    sum_counts: Sum = sum_locally,
+) -> Float[Tensor, ""]:
+    """What objects own although the background would draw it as well; ours, not the paper's.
+
+    The mean over pixels of the sum over slots i other than the background b, that of largest mean
+    alpha, of alpha_i exp(-|rgb_i - rgb_b|^2 / (2 width^2)), the square a mean over colours. Only
+    alpha learns from it: no colour comes nearer to another or moves away.
+    """
+    rgb = rgb.detach()
+    background = find_measurement_background(alpha.detach())
+    is_background = torch.arange(alpha.shape[-3], device=alpha.device) == background[..., None]
+    behind = (rgb * is_background[..., None, None, None]).sum(-4, keepdim=True)
+    alike = torch.exp((rgb - behind).square().mean(-3) / (-2 * width**2))
+    needless = (alpha * alike * ~is_background[..., None, None]).sum(-3)
+    return weighted_mean(needless, torch.ones_like(needless), sum_counts)

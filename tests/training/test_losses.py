@@ -158,3 +158,49 @@ def test_tail_is_stable_and_empty_populations_are_zero() -> None:
     margin = torch.full((2, 3, 3), -200.0, requires_grad=True)
     assert losses.tail(margin, torch.ones(2)).item() == 0
     assert losses.tail(margin - math.inf, torch.zeros(2)).item() == 0
+
+
+def make_pixels(rgb: list[list[float]], alpha: list[list[float]]) -> tuple[Tensor, Tensor]:
+    """Slots by pixels; all three colours of a pixel are alike."""
+    colors = torch.tensor(rgb, dtype=DOUBLE)[:, None, None, :].expand(-1, 3, 1, -1).clone()
+    return colors.requires_grad_(), torch.tensor(alpha, dtype=DOUBLE)[:, None, :].requires_grad_()
+
+
+def test_own_by_hand() -> None:
+    """Slot 1 is the background, as its mean alpha is largest; colours differ by 0, 0.04, 0.2."""
+    rgb, alpha = make_pixels(
+        [[0.5, 0.54, 0.7], [0.5, 0.5, 0.5]],
+        [[0.2, 0.3, 0.9], [0.8, 0.7, 0.1]],
+    )
+    loss = losses.own(rgb, alpha, 0.04)
+    alike = [1.0, math.exp(-0.5), math.exp(-0.5 * 5**2)]
+    expected = (0.2 * alike[0] + 0.3 * alike[1] + 0.9 * alike[2]) / 3
+    assert loss.item() == pytest.approx(expected)
+    loss.backward()
+    assert rgb.grad is None
+    assert alpha.grad is not None
+    torch.testing.assert_close(alpha.grad[0, 0], torch.tensor(alike, dtype=DOUBLE) / 3)
+    assert alpha.grad[1].eq(0).all()
+
+
+def test_own_takes_the_mean_square_of_colours() -> None:
+    rgb = torch.zeros(2, 3, 1, 1, dtype=DOUBLE)
+    rgb[0, 2] = 0.04 * math.sqrt(3)
+    alpha = torch.tensor([0.25, 0.75], dtype=DOUBLE)[:, None, None]
+    assert losses.own(rgb, alpha, 0.04).item() == pytest.approx(0.25 * math.exp(-0.5))
+
+
+def test_own_is_nothing_where_no_colours_agree() -> None:
+    rgb, alpha = make_pixels([[0.0, 0.1], [0.9, 1.0]], [[0.4, 0.4], [0.6, 0.6]])
+    assert losses.own(rgb, alpha, 0.04).item() < 1e-50
+
+
+def test_own_has_no_order_of_slots_and_a_background_in_every_frame() -> None:
+    generator = torch.Generator().manual_seed(3)
+    rgb = 0.1 * torch.rand(2, 3, 4, 3, 5, 6, dtype=DOUBLE, generator=generator)
+    alpha = torch.randn(2, 3, 4, 5, 6, dtype=DOUBLE, generator=generator).softmax(2)
+    order = torch.tensor([2, 0, 3, 1])
+    whole = losses.own(rgb, alpha, 0.04)
+    torch.testing.assert_close(losses.own(rgb[:, :, order], alpha[:, :, order], 0.04), whole)
+    frames = [losses.own(rgb[b, t], alpha[b, t], 0.04) for b in range(2) for t in range(3)]
+    torch.testing.assert_close(torch.stack(frames).mean(), whole)

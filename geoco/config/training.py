@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from geoco.config.loading import Section
 
-Term = Literal["rec", "ov", "pos", "geo", "gate", "tail"]
+Term = Literal["rec", "ov", "pos", "geo", "gate", "tail", "own"]
 CenterPenalty = Literal["coordinate", "normalized"]
 
 
@@ -52,6 +52,7 @@ class LossWeights(Section):
     geo: float = Field(0.002, ge=0)
     gate: float = Field(1e-4, ge=0)
     tail: float = Field(1e-3, ge=0)
+    own: float = Field(0.005, ge=0)  # our choice, as is the term
     compactness: float = Field(0.25, ge=0)  # of geo's third part
 
 
@@ -132,10 +133,12 @@ class TrainConfig(Section):
     batch: int = Field(64, ge=1)  # of all processes together
     seed: int = Field(42, ge=0)
     learning_rate: float = Field(4e-4, gt=0)
+    # Our choice: matrices of encoder and decoder by Muon at this rate; without, all by AdamW.
+    muon_learning_rate: float | None = Field(None, gt=0)
     weight_decay: float = Field(0.0, ge=0)
     warmup: int = Field(10_000, ge=0)
     clip: float = Field(0.05, gt=0)
-    ema: float | None = Field(None, gt=0, lt=1)  # decay of averaged weights
+    ema: float | None = Field(None, gt=0, lt=1)  # decay of averaged weights, which then are used
     precision: Literal["bf16-mixed", "32-true"] = "bf16-mixed"
     compile: bool = True
     graph: bool = True  # on one GPU: a step is recorded once and replayed
@@ -146,6 +149,7 @@ class TrainConfig(Section):
     phases: tuple[PhaseConfig, ...] = Field(OBJ3D_PHASES, min_length=1)
     weights: LossWeights = LossWeights()
     huber: float = Field(0.05, gt=0)
+    own_width: float = Field(0.04, gt=0)  # our choice: colours so far apart count as two
     reference: ReferenceScaleConfig = ReferenceScaleConfig()
     quality: SlotQualityConfig = SlotQualityConfig()
     geometry_frames: tuple[int, ...] = Field((0, 2), min_length=1)  # of a clip, that geo looks at

@@ -92,6 +92,9 @@ class GeoCo(Model):
     def decoder_parameters(self) -> list[nn.Parameter]:
         return list(self.decoder.parameters())
 
+    def picture_parameters(self) -> list[nn.Parameter]:
+        return [*self.encoder.parameters(), *self.decoder.parameters()]
+
     def set_reference_scale(self, value: float) -> None:
         self.decoder.set_reference_scale(value)
 

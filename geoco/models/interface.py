@@ -125,6 +125,10 @@ class Model(nn.Module, ABC):
         """Those of the decoder, which some losses reach without reaching positions and scales."""
         return []
 
+    def picture_parameters(self) -> list[nn.Parameter]:
+        """Those that read pictures and draw them; what binds slots lies between."""
+        return self.decoder_parameters()
+
     def set_reference_scale(self, value: float) -> None:
         """Move the scale at which steered layers are ordinary convolutions, where there are any."""
 

@@ -39,6 +39,7 @@ class Plan:
     mode: Mode
     weights: dict[Term, float]  # of all terms, zero where inactive
     learning_rate: float
+    muon_learning_rate: float  # zero without Muon
     temporal_learning_rate: float
     selector_learning_rate: float
     reference_scale: float
@@ -71,11 +72,11 @@ class Curriculum:
     def plan(self, step: int) -> Plan:
         """What a step contains."""
         train, selector, temporal = self._train, self._train.selector, self._temporal
-        rate = train.learning_rate
+        rate, share = train.learning_rate, self._cosine_share(step, 0, train.warmup)
         temporal_rate = selector_rate = cap = 0.0
         if temporal is not None:
-            share = self._cosine_share(step, temporal.start, train.temporal.warmup)
-            temporal_rate = train.temporal.factor * rate * share
+            temporal_share = self._cosine_share(step, temporal.start, train.temporal.warmup)
+            temporal_rate = train.temporal.factor * rate * temporal_share
         if self._selector is not None:
             # Its optimizer is its own, and knows no decay.
             selector_rate = selector.learning_rate * _ramp_share(
@@ -87,7 +88,8 @@ class Curriculum:
         return Plan(
             mode=self._mode(step),
             weights={term: self._weight(term, step) for term in TERMS},
-            learning_rate=rate * self._cosine_share(step, 0, train.warmup),
+            learning_rate=rate * share,
+            muon_learning_rate=(train.muon_learning_rate or 0.0) * share,
             temporal_learning_rate=temporal_rate,
             selector_learning_rate=selector_rate,
             reference_scale=continue_reference_scale(

@@ -79,6 +79,7 @@ def _panel_values(plans: Sequence[Plan]) -> dict[str, Panel]:
         "learning rate": {
             "selector": [plan.selector_learning_rate for plan in plans],
             "model": [plan.learning_rate for plan in plans],
+            "Muon": [plan.muon_learning_rate for plan in plans],
             "temporal": [plan.temporal_learning_rate for plan in plans],
         },
         "reference\nscale": {"$s_{ref}$": [plan.reference_scale for plan in plans]},

@@ -67,7 +67,7 @@ class GeoCoLosses(Losses):
 
 
 class GeoCoObjective(Objective):
-    """The six terms of the paper, and the selector's own loss."""
+    """The six terms of the paper, one of ours, and the selector's own loss."""
 
     terms = TERMS
     separate = ("selector",)
@@ -86,6 +86,7 @@ class GeoCoObjective(Objective):
         self._choose_pairs = maybe_compile(choose_pairs)
         self._geo = maybe_compile(geo_of_transplants)
         self._tail = maybe_compile(losses.tail)
+        self._own = maybe_compile(losses.own)
 
     def compute(
         self,
@@ -112,6 +113,12 @@ class GeoCoObjective(Objective):
         if "gate" in mode.terms:
             values["gate"] = losses.gate(binding.gate, sum_over_ranks)
             live = live + weight["gate"] * values["gate"]
+        if "own" in mode.terms:
+            assert scene.fields.rgb is not None
+            values["own"] = self._own(
+                scene.fields.rgb, scene.alpha, settings.own_width, sum_over_ranks
+            )
+            live = live + weight["own"] * values["own"]
         if mode.recenter or mode.terms & {"pos", "geo", "tail"}:
             quality = self._assess_slots(logits, binding, settings.quality)
             supports = self._compute_supports(logits, quality.foreground, mode.sharpness)

@@ -6,6 +6,8 @@ filled in place. A step whose losses are not finite changes nothing, nor does an
 finds out when it next looks.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -18,7 +20,9 @@ from geoco.data import ClipBatch
 from geoco.errors import GeocoError
 from geoco.models.interface import Model
 from geoco.training import objectives
+from geoco.training.averages import WeightAverages
 from geoco.training.curriculum import TERMS, Mode, Plan
+from geoco.training.muon import Muon, is_matrix
 from geoco.training.objective import Draws, Losses, Objective
 
 _WARM_UP = 3  # steps before a recording, in which libraries choose their kernels
@@ -51,7 +55,10 @@ class Stepper:
         self.core = [p for p in model.parameters() if p.requires_grad and id(p) not in separate]
         self.temporal = [] if model.temporal is None else list(model.temporal.parameters())
         self.selector = [] if model.selector is None else list(model.selector.parameters())
-        groups = [{"params": group} for group in (self.core, self.temporal) if group]
+        matrices = self._choose_matrices()
+        self.muon = self._make_muon(matrices) if matrices else None
+        others = [p for p in self.core if all(p is not matrix for matrix in matrices)]
+        groups = [{"params": group} for group in (others, self.temporal) if group]
         self.optimizer = self._make_adamw(groups, config.train.weight_decay)
         self.selector_optimizer = (
             self._make_adamw([{"params": self.selector}], config.train.selector.weight_decay)
@@ -59,9 +66,7 @@ class Stepper:
             else None
         )
         self.averages = (
-            None
-            if config.train.ema is None
-            else {name: p.detach().clone() for name, p in model.named_parameters()}
+            None if config.train.ema is None else WeightAverages(model, config.train.ema)
         )
         self.weights = torch.zeros(len(TERMS), device=self.device)
         # Metrics summed since the loop last looked, those of the last step, how many steps.
@@ -104,21 +109,33 @@ class Stepper:
         """All that a step depends on besides the model's weights and the step's number."""
         state = {"sums": self.sums, "count": self.count}
         state |= _flatten_optimizer("core", self.optimizer)
+        if self.muon is not None:
+            state |= _flatten_optimizer("muon", self.muon)
         if self.selector_optimizer is not None:
             state |= _flatten_optimizer("selector", self.selector_optimizer)
         if self.averages is not None:
-            state |= {f"average/{name}": value for name, value in self.averages.items()}
+            state |= self.averages.state()
         return state
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         self.sums.copy_(state["sums"])
         self.count.copy_(state["count"])
         _load_optimizer("core", self.optimizer, state)
+        if self.muon is not None:
+            _load_optimizer("muon", self.muon, state)
         if self.selector_optimizer is not None:
             _load_optimizer("selector", self.selector_optimizer, state)
         if self.averages is not None:
-            for name, value in self.averages.items():
-                value.copy_(state[f"average/{name}"])
+            self.averages.load_state(state)
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """The model is what is used of it in here: its weights are averages, if there are any.
+
+        `state` belongs in here, too.
+        """
+        with nullcontext() if self.averages is None else self.averages.in_place():
+            yield
 
     # -- one step ----------------------------------------------------------------------------------
 
@@ -141,13 +158,13 @@ class Stepper:
         norm = nn.utils.clip_grad_norm_(trained, self.settings.clip)
         self._record_metrics(losses, norm)
         self.optimizer.step()
+        if self.muon is not None:
+            self.muon.step()
         if self.selector_optimizer is not None and mode.selector_trains:
             nn.utils.clip_grad_norm_(self.selector, self.settings.selector.clip)
             self.selector_optimizer.step()
         if self.averages is not None:
-            assert self.settings.ema is not None
-            for name, parameter in self.model.named_parameters():
-                self.averages[name].lerp_(parameter.detach(), 1 - self.settings.ema)
+            self.averages.update(self.stopped)
 
     def sum_gradients(self) -> None:
         """The sum of gradients over all processes; each holds its share of the whole batch's."""
@@ -183,6 +200,8 @@ class Stepper:
         rates = [plan.learning_rate, plan.temporal_learning_rate]
         for group, rate in zip(self.optimizer.param_groups, rates, strict=False):
             _set_rate(group, rate)
+        if self.muon is not None:
+            _set_rate(self.muon.param_groups[0], plan.muon_learning_rate)
         if self.model.selector is not None:
             assert self.selector_optimizer is not None
             self.model.selector.cap.fill_(plan.selector_cap)
@@ -212,6 +231,24 @@ class Stepper:
         with torch.cuda.graph(graph):
             self._step(*self._inputs, mode)
         self._graph = graph
+
+    def _choose_matrices(self) -> list[nn.Parameter]:
+        """What Muon trains, if it trains anything."""
+        if self.settings.muon_learning_rate is None:
+            return []
+        trained = [p for p in self.model.picture_parameters() if p.requires_grad]
+        matrices = [p for p in trained if is_matrix(p)]
+        if not matrices:
+            raise GeocoError(
+                "train.muon_learning_rate: this model has no matrices for Muon: leave it out"
+            )
+        return matrices
+
+    def _make_muon(self, matrices: list[nn.Parameter]) -> Muon:
+        on_gpu = self.device.type == "cuda"
+        muon = Muon(matrices, torch.zeros((), device=self.device) if on_gpu else 0.0)
+        muon.found_inf = self.stopped
+        return muon
 
     def _make_adamw(self, groups: list[dict[str, Any]], decay: float) -> torch.optim.AdamW:
         on_gpu = self.device.type == "cuda"

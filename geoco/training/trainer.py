@@ -175,7 +175,7 @@ class Trainer:
         self._check()
         if not self.fabric.is_global_zero:
             return
-        with self.fabric.autocast():
+        with self.fabric.autocast(), self.stepper.averaged():
             value = diagnostics.measure_psnr(self.model, clips.video, clips.positions)
         assert self.logs is not None
         self.logs.validation.append(self.step, {"psnr": value})
@@ -187,7 +187,7 @@ class Trainer:
     def _draw_scenes(self, clips: ValidationClips) -> None:
         if not self.fabric.is_global_zero:
             return
-        with self.fabric.autocast():
+        with self.fabric.autocast(), self.stepper.averaged():
             picture = diagnostics.draw_scenes(
                 self.model, clips.video[:_SHOWN, :1], clips.positions[:_SHOWN]
             )
@@ -204,8 +204,9 @@ class Trainer:
         checkpoints.prune(self.run.checkpoints, self.settings.keep)
 
     def _write(self, folder: Path) -> Path:
-        weights, state = self.model.state_dict(), self.stepper.state()
-        return checkpoints.save(folder, self.step, self.config, weights, state)
+        with self.stepper.averaged():
+            weights, state = self.model.state_dict(), self.stepper.state()
+            return checkpoints.save(folder, self.step, self.config, weights, state)
 
     def _restore(self) -> None:
         """Go on from the last checkpoint, if there is one."""

@@ -36,7 +36,7 @@ LOOSE = [
     "train.quality.most_overlap=1.0",
     "train.quality.scale_ratio=[0.01,100.0]",
 ]
-ALL: tuple[Term, ...] = ("rec", "ov", "pos", "geo", "gate", "tail")
+ALL: tuple[Term, ...] = ("rec", "ov", "pos", "geo", "gate", "tail", "own")
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def take_gradients(model: GeoCo) -> dict[str, Tensor]:
 
 
 def weights(*terms: Term) -> Tensor:
-    full = {"rec": 1.0, "ov": 0.3, "pos": 0.7, "geo": 0.5, "gate": 0.2, "tail": 0.4}
+    full = {"rec": 1.0, "ov": 0.3, "pos": 0.7, "geo": 0.5, "gate": 0.2, "tail": 0.4, "own": 0.6}
     return torch.tensor([full[t] if t in terms else 0.0 for t in TERMS], dtype=torch.float64)
 
 
@@ -109,6 +109,10 @@ def naive(
     loss = weight["rec"] * (image - video).square().mean()
     loss = loss + weight["ov"] * losses.ov(binding.attention)
     loss = loss + weight["gate"] * binding.gate.square().mean()
+    fields = model.decoder(slots)
+    loss = loss + weight["own"] * losses.own(
+        fields.rgb.detach(), fields.logits.softmax(-3), train.own_width
+    )
 
     judged = slot_quality.assess_slots(logits, binding, train.quality)
     outside = ~judged.foreground
@@ -226,6 +230,18 @@ def test_pos_reaches_decoder_and_appearance_but_no_command(
     assert norms["appearance"] > 0
     assert norms["decoder_module"] > 0
     assert norms["encoder_module"] > 0
+
+
+def test_own_reaches_who_owns_what_and_no_colour(model: GeoCo, settings: config.Config) -> None:
+    norms = measure_gradients(model, settings, "own")
+    assert all(norms[name] > 0 for name in ("appearance", "position", "scale", "encoder_module"))
+    video, source, draws = inputs()
+    compute(model, settings, (video, source, draws), weights("own"), mode("rec", "own")).backward()
+    heads = {"color": False, "micro": False, "fuse": False, "style": False, "alpha": True}
+    for name, is_reached in heads.items():
+        for parameter in getattr(model.decoder, name).parameters():
+            reached = parameter.grad is not None and bool(parameter.grad.any())
+            assert reached == is_reached, name
 
 
 def test_recentering_moves_positions_and_no_mask(model: GeoCo, settings: config.Config) -> None:

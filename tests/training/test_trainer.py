@@ -24,6 +24,7 @@ from geoco.config import Config
 from geoco.data import ClipBatch
 from geoco.errors import GeocoError
 from geoco.models import checkpoints
+from geoco.models.build import build
 from geoco.training import diagnostics
 from geoco.training.curriculum import TERMS
 from geoco.training.geoco_objective import GeoCoObjective
@@ -94,7 +95,12 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-COLUMNS = (*TERMS, "total", "selector", "gradient_norm")
+COLUMNS = (*(term for term in TERMS if term != "own"), "total", "selector", "gradient_norm")
+TIGHT = (
+    "train.ema=0.8",
+    "train.muon_learning_rate=1e-3",
+    "train.phases=[{name: all, terms: [rec, ov, pos, geo, gate, tail, own]}]",
+)
 
 
 def environment() -> dict[str, str]:
@@ -208,6 +214,62 @@ def test_pieces_make_the_same_whole(whole: Path, tmp_path: Path) -> None:
         pieces += 1
     assert pieces > 2
     same(whole, folder)
+
+
+def test_pieces_with_muon_averages_and_own(tmp_path: Path) -> None:
+    """What the paper does not have resumes as exactly as what it has."""
+    settings = load_tiny_config(*TIGHT)
+    go(settings, tmp_path / "whole")
+    go(settings, tmp_path / "pieces", minutes=0)
+    while checkpoints.read_weights(tmp_path / "pieces").step < 30:
+        go(None, tmp_path / "pieces", minutes=0.01)
+    same(tmp_path / "whole", tmp_path / "pieces")
+    assert all(value > 0 for value in read_metrics(tmp_path / "whole" / "metrics.csv")["own"])
+
+
+def test_what_is_used_of_a_run_are_its_averages(tmp_path: Path) -> None:
+    """By hand from the weights after every step; the last ones are where training goes on."""
+    decay, steps = 0.8, 5
+    options = (
+        f"train.steps={steps}", "train.budget=1", "train.warmup=0", "train.learning_rate=1e-2",
+        "train.checkpoint_every=1", "train.keep=9",
+    )  # fmt: skip
+    schedule = (*options, TIGHT[2])
+    go(load_tiny_config(*schedule), tmp_path / "live")
+    go(load_tiny_config(*schedule, f"train.ema={decay}"), tmp_path / "averaged")
+    live = [
+        checkpoints.read_weights(tmp_path / "live" / "checkpoints" / f"step-{step:08d}").tensors
+        for step in range(1, steps + 1)
+    ]
+    used = final(tmp_path / "averaged")
+    state = checkpoints.read_state(checkpoints.find_latest(tmp_path / "averaged/checkpoints"))
+    torch.manual_seed(load_tiny_config().train.seed)
+    model = build(load_tiny_config().model)
+    for name, parameter in model.named_parameters():
+        average = parameter.detach().clone()
+        for weights in live:
+            average = decay * average + (1 - decay) * weights[name]
+        torch.testing.assert_close(used[name], average)
+        assert torch.equal(state.tensors[f"live/{name}"], live[-1][name]), name
+    # The model that validation saw is the one of the checkpoint.
+    assert (tmp_path / "live" / "validation.csv").read_text() != (
+        tmp_path / "averaged" / "validation.csv"
+    ).read_text()
+
+
+def test_muon_trains_encoder_and_decoder(tmp_path: Path) -> None:
+    """Their matrices move by rates of equal size; slot attention is left to AdamW."""
+    run = trainer(tmp_path / "run", load_tiny_config(*TIGHT))
+    assert run.stepper.muon is not None
+    named = {id(parameter): name for name, parameter in run.model.named_parameters()}
+    by_muon = {named[id(p)] for p in run.stepper.muon.param_groups[0]["params"]}
+    by_adamw = {named[id(p)] for g in run.stepper.optimizer.param_groups for p in g["params"]}
+    assert {name.split(".")[0] for name in by_muon} == {"encoder", "decoder"}
+    assert "decoder.refine.0.weight" in by_muon
+    assert not by_muon & by_adamw
+    rest = {name for name in named.values() if not name.startswith("selector.")}
+    assert by_muon | by_adamw == rest
+    run.close()
 
 
 # A process that is killed closes no files either.

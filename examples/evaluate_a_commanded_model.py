@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from geoco.config import SolidsConfig
 from geoco.data import SolidsDataset
-from geoco.evaluation import Encoded, evaluate, unplaced
+from geoco.evaluation import Encoded, evaluate, make_unplaced_slots
 from geoco.geometry import build_grid
 from geoco.metrics import support_moments
 from geoco.models.slots import Slots
@@ -32,7 +32,7 @@ class Masks:
         masks = F.one_hot(away.argmin(1), self.slots).movedim(-1, 1).float()
         largest = masks.sum((2, 3)).argmax(1)
         masks[torch.arange(len(masks)), largest] = 0.5  # the background, behind all others
-        return Encoded(unplaced(torch.cat((colors, masks.flatten(2)), -1)), None)
+        return Encoded(make_unplaced_slots(torch.cat((colors, masks.flatten(2)), -1)), None)
 
     def decode(self, encoded: Encoded, slots: Slots) -> Drawn:
         colors, masks = slots.appearance[..., :3], slots.appearance[..., 3:]
@@ -47,7 +47,7 @@ class Masks:
         source = center[:, None, None] + away / factor[:, None, None, None]
         warped = F.grid_sample(mask[:, None], source, align_corners=True)
         appearance[:, index, 3:] = warped.flatten(1)
-        return self.decode(encoded, unplaced(appearance))
+        return self.decode(encoded, make_unplaced_slots(appearance))
 
 
 def main() -> None:

@@ -9,8 +9,8 @@ from torch import Tensor
 from geoco.data import ClipBatch
 from geoco.evaluation import (
     Encoded,
+    make_unplaced_slots,
     matched,
-    unplaced,
     windows,
 )
 from geoco.evaluation.interfaces import Decoded
@@ -40,7 +40,7 @@ class PaintedMute(Painted):
     def encode(self, frames: Tensor, starts: Tensor) -> Encoded:
         slots = super().encode(frames, starts).slots
         parts = (slots.appearance, slots.position, slots.scale[..., None])
-        return Encoded(unplaced(torch.cat(parts, -1)), None)
+        return Encoded(make_unplaced_slots(torch.cat(parts, -1)), None)
 
     def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
         state = slots.appearance

@@ -77,7 +77,7 @@ class SolidsConfig(Section):
     window: WindowConfig = WindowConfig()
 
     @model_validator(mode="after")
-    def _ordered(self) -> "SolidsConfig":
+    def _check_order(self) -> "SolidsConfig":
         if self.resting[0] > self.resting[1]:
             raise ValueError(f"resting must be [fewest, most], got {list(self.resting)}")
         if self.window.length > self.frames:
@@ -173,7 +173,7 @@ class DecoderConfig(Section):
 
     @field_validator("design")
     @classmethod
-    def _known(cls, design: str) -> str:
+    def _check_design(cls, design: str) -> str:
         if design not in DECODER_DESIGNS:
             raise ValueError(loading.describe_choice(DECODER_DESIGNS, design))
         return design

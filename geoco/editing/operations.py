@@ -157,7 +157,7 @@ def refuse_index(transplant: Callable[Parameters, Result]) -> Callable[Parameter
     """A sentence for those who still write `transplant(index, donor, slot=...)`."""
 
     @wraps(transplant)
-    def checked(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Result:
+    def check_arguments(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Result:
         if "index" in keywords or (len(arguments) > 1 and "slot" in keywords):
             raise GeocoError(
                 "transplant has no `index`, and `slot` is the one that is changed: write "
@@ -165,4 +165,4 @@ def refuse_index(transplant: Callable[Parameters, Result]) -> Callable[Parameter
             )
         return transplant(*arguments, **keywords)
 
-    return checked
+    return check_arguments

@@ -14,7 +14,7 @@ from geoco.evaluation.interfaces import (
     SlotModel,
     TrackedSlots,
     VideoModel,
-    unplaced,
+    make_unplaced_slots,
 )
 from geoco.evaluation.run import Results, evaluate, read_matched, read_records, read_tubes
 from geoco.evaluation.stability import SharedBackgroundScores, StabilityScores
@@ -58,13 +58,13 @@ __all__ = [
     "evaluate",
     "format_latex",
     "format_markdown",
+    "make_unplaced_slots",
     "order_window_major",
     "read_matched",
     "read_records",
     "read_table",
     "read_tubes",
     "score_editing",
-    "unplaced",
     "write_figures",
     "write_table",
 ]

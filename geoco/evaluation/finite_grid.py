@@ -153,7 +153,7 @@ def measure_covariance(
             scenes = _Scenes.of(model, factual.encoded(window[some]), index, tile)
             rows = (each * some[:, None] + torch.arange(each)).flatten()
             for commands, measured in zip(families, measurements, strict=True):
-                measured.append(scenes.measured(model, commands.rows(rows), tile))
+                measured.append(scenes.measure(model, commands.rows(rows), tile))
             done += len(some)
             progress(done, len(window))
     return _average_row(measurements[0]), _average_row(measurements[1])
@@ -209,7 +209,7 @@ class _Scenes:
         )
         return cls(index, encoded.attention, drawn, before)
 
-    def measured(self, model: ExtendedModel, commands: Commands, tile: int) -> Measured:
+    def measure(self, model: ExtendedModel, commands: Commands, tile: int) -> Measured:
         """The interventions of some commands, as many of each scene, scene by scene."""
         each, device = len(commands) // len(self.before), self.before.device
         one = draw_extended(model, commands.edited, tile)[:, None]

@@ -83,7 +83,7 @@ class TrueScenes:
             item = (label[row, index] - 1).tolist()
             parts = zip(item, donor_scene, (donor - 1).tolist(), strict=True)
             edits = [Replace(*part) for part in parts]
-            frames[row], masks[row] = self._edited(windows, scene, edits)
+            frames[row], masks[row] = self._render_edited(windows, scene, edits)
         return _draw_masks(frames, masks, label)
 
     def command(
@@ -107,7 +107,7 @@ class TrueScenes:
             )
         ]
         windows, scene = window[:, index].unique(return_inverse=True)
-        return _draw_masks(*self._edited(windows, scene.tolist(), edits), label)
+        return _draw_masks(*self._render_edited(windows, scene.tolist(), edits), label)
 
     def _find(self, frame: bytes) -> int:
         """Which window this is the first frame of; windows are drawn until it is among them."""
@@ -133,7 +133,7 @@ class TrueScenes:
         frames, masks = zip(*(self._picture[window] for window in windows.tolist()), strict=True)
         return torch.stack(frames), torch.stack(masks)
 
-    def _edited(
+    def _render_edited(
         self, windows: Int64[Tensor, " scene"], scene: list[int], edits: Sequence[SceneEdit]
     ) -> tuple[UInt8[Tensor, "batch 3 height width"], UInt8[Tensor, "batch height width"]]:
         """One picture per edit of a scene, which is a place in `windows`."""

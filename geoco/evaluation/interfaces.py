@@ -3,9 +3,9 @@
 A stranger's model implements `SlotModel`, two attributes and two methods. One that draws each slot
 by itself can also implement `OneSlotModel`, and every edit then costs one slot instead of all. One
 that has its own way of moving and resizing implements `CommandModel`; its slots may then lack an
-explicit position and scale (`unplaced`). Whole videos need a `VideoModel`, the covariance table an
-`ExtendedModel`. Tensors arrive on the CPU, frames wherever their dataset has them; a model moves
-them where it likes and answers from wherever it is.
+explicit position and scale (`make_unplaced_slots`). Whole videos need a `VideoModel`, the
+covariance table an `ExtendedModel`. Tensors arrive on the CPU, frames wherever their dataset has
+them; a model moves them where it likes and answers from wherever it is.
 """
 
 from dataclasses import dataclass
@@ -155,7 +155,7 @@ class KnownModel(SlotModel, Protocol):
         """Another one for other weights; a checksum of them, say."""
 
 
-def unplaced(appearance: Float[Tensor, "*batch slot dim"]) -> Slots:
+def make_unplaced_slots(appearance: Float[Tensor, "*batch slot dim"]) -> Slots:
     """Slots of a model that knows no position and no scale."""
     nowhere = torch.full((*appearance.shape[:-1], 2), torch.nan, device=appearance.device)
     return Slots(appearance, nowhere, nowhere[..., 0])

@@ -318,11 +318,13 @@ def pair_weighted_interval(
     place = np.ravel_multi_index(tuple(index.reshape(2, -1)), (videos, videos))
     weights = _video_weights(videos, replicates, seed)
 
-    def weighted(amount: np.ndarray) -> np.ndarray:
+    def sum_weighted(amount: np.ndarray) -> np.ndarray:
         table = np.bincount(place, amount, minlength=videos * videos).reshape(videos, videos)
         return np.asarray(((weights @ table) * weights).sum(1))
 
-    return _interval(values, weighted(values.astype(np.float64)), weighted(np.ones(len(values))))
+    return _interval(
+        values, sum_weighted(values.astype(np.float64)), sum_weighted(np.ones(len(values)))
+    )
 
 
 def _video_weights(videos: int, replicates: int, seed: int) -> np.ndarray:

@@ -16,7 +16,7 @@ from geoco.evaluation import (
     decode_edits,
     editing,
     evaluate,
-    unplaced,
+    make_unplaced_slots,
     windows,
 )
 from geoco.evaluation.factual import score_factual
@@ -41,7 +41,7 @@ class Hidden(Discs):
     def encode(self, frames: Tensor, starts: Tensor) -> Encoded:
         known = super().encode(frames, starts).slots
         parts = (known.appearance, known.position, known.scale[..., None])
-        return Encoded(unplaced(torch.cat(parts, -1)), None)
+        return Encoded(make_unplaced_slots(torch.cat(parts, -1)), None)
 
     def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
         return self.draw(self.read_slots(slots))

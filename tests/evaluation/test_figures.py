@@ -13,7 +13,15 @@ from torch import Tensor
 
 from geoco import drawing, metrics
 from geoco.errors import GeocoError
-from geoco.evaluation import Encoded, commands, editing, figures, galleries, unplaced, windows
+from geoco.evaluation import (
+    Encoded,
+    commands,
+    editing,
+    figures,
+    galleries,
+    make_unplaced_slots,
+    windows,
+)
 from geoco.evaluation.commands import FACTORS
 from geoco.evaluation.editing import EditRecords, Records
 from geoco.evaluation.gallery_layout import (
@@ -47,7 +55,7 @@ class Unplaced(Painted):
     def encode(self, frames: Tensor, starts: Tensor) -> Encoded:
         known = super().encode(frames, starts).slots
         parts = (known.appearance, known.position, known.scale[..., None])
-        return Encoded(unplaced(torch.cat(parts, -1)), None)
+        return Encoded(make_unplaced_slots(torch.cat(parts, -1)), None)
 
     def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
         appearance, position, scale = slots.appearance.split((2, 2, 1), -1)

@@ -23,7 +23,7 @@ from geoco.evaluation.interfaces import (
     OneSlotModel,
     TrackedSlots,
     VideoModel,
-    unplaced,
+    make_unplaced_slots,
 )
 from geoco.evaluation.video import (
     KINDS,
@@ -372,7 +372,9 @@ def test_slots_without_position_are_transplanted_alone() -> None:
         """Knows where boxes are, but does not say."""
 
         def track(self, video: Tensor, starts: Tensor) -> TrackedSlots:
-            return TrackedSlots(unplaced(super().track(video, starts).slots.appearance), None)
+            return TrackedSlots(
+                make_unplaced_slots(super().track(video, starts).slots.appearance), None
+            )
 
         def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
             here = torch.zeros_like(slots.position), torch.full_like(slots.scale, STEP)

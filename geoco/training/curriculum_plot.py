@@ -16,6 +16,9 @@ WIDTH, LINE, LETTER = 10.0, 0.19, 0.075  # inches: the figure, a line of text, a
 
 Band = tuple[int, int, str]  # a phase's first step, the next one's, its name
 Panel = dict[str, list[float]]  # values by name
+# Ten names for the ten colours; what has the colour of another is never in one panel with it.
+COLORED = ("rec", "ov", "pos", "geo", "gate", "tail", "selector", "model", "temporal", "recenter")
+ALSO_COLORED = {"own": "temporal", "Muon": "rec"}
 
 
 def draw_curriculum(curriculum: Curriculum, path: Path) -> None:
@@ -37,8 +40,8 @@ def draw_curriculum(curriculum: Curriculum, path: Path) -> None:
     figure = Figure(figsize=(WIDTH, sum(heights) + 1), dpi=120, layout="constrained")
     canvas = FigureCanvasAgg(figure)
     rows = figure.subplots(len(shown), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
-    named = [*TERMS, *panels["learning rate"], "recenter"]
-    colors = dict(zip(named, (drawing.COLORS / 255).tolist(), strict=False))
+    colors = dict(zip(COLORED, (drawing.COLORS / 255).tolist(), strict=True))
+    colors |= {name: colors[like] for name, like in ALSO_COLORED.items()}
     for axes, height, (title, panel) in zip(rows, heights, shown.items(), strict=True):
         lines = {name: values for name, values in panel.items() if any(values)}
         for name, values in lines.items():

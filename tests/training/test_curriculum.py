@@ -54,8 +54,9 @@ OBJ3D_WEIGHTS = {  # rec, ov, pos, geo, gate, tail
 @pytest.mark.parametrize("step", OBJ3D_WEIGHTS)
 def test_weights_of_obj3d(step: int) -> None:
     plan = obj3d().plan(step)
-    assert TERMS == ("rec", "ov", "pos", "geo", "gate", "tail")
-    assert weights(plan) == pytest.approx(OBJ3D_WEIGHTS[step], rel=1e-12)
+    assert TERMS == ("rec", "ov", "pos", "geo", "gate", "tail", "own")
+    assert weights(plan) == pytest.approx((*OBJ3D_WEIGHTS[step], 0), rel=1e-12)
+    assert plan.muon_learning_rate == 0
     assert plan.mode.terms == {term for term in TERMS if plan.weights[term] > 0}
 
 
@@ -171,7 +172,7 @@ MOVI_C_WEIGHTS = {  # rec, ov, pos, geo, gate, tail
 @pytest.mark.parametrize("step", MOVI_C_WEIGHTS)
 def test_weights_of_movi_c(step: int) -> None:
     plan = movi_c().plan(step)
-    assert weights(plan) == pytest.approx(MOVI_C_WEIGHTS[step], rel=1e-12)
+    assert weights(plan) == pytest.approx((*MOVI_C_WEIGHTS[step], 0), rel=1e-12)
     assert plan.mode.center == "coordinate"
     assert not plan.mode.selector_trains
     assert not plan.mode.selector_applies
@@ -452,6 +453,20 @@ def test_masks_pull_positions_before_transplants() -> None:
     assert last.terms == {"rec", "gate", "ov", "pos", "geo", "tail"}
 
 
+def test_the_tight_schedule() -> None:
+    """28,000 steps: own rises with pos and stays; Muon's rate has the shape of the model's."""
+    plans = obj3d(name="geoco-tight")
+    assert plans.steps == 28_000
+    expected = {5_999: 0.0, 6_000: 0.005 / 800, 6_399: 0.0025, 6_799: 0.005, 27_999: 0.005}
+    for step, own in expected.items():
+        assert plans.plan(step).weights["own"] == pytest.approx(own, rel=1e-12)
+    assert plans.plan(27_999).mode.terms == set(TERMS)
+    for step in (0, 1_999, 4_000, 16_000):
+        plan = plans.plan(step)
+        assert plan.muon_learning_rate == pytest.approx(2.5 * plan.learning_rate, rel=1e-12)
+    assert plans.plan(3_999).muon_learning_rate == 1e-3
+
+
 # -- the picture -----------------------------------------------------------------------------------
 
 
@@ -460,6 +475,7 @@ def test_masks_pull_positions_before_transplants() -> None:
     [
         ("geoco", 0.01, 1008, 8),
         ("geoco-recentered", 0.01, 1008, 9),
+        ("geoco-tight", 0.01, 1008, 10),
         ("geoco-movi-c", 0.01, 876, 6),
         ("isa", 0.01, 876, 2),
     ],

@@ -324,4 +324,4 @@ def test_clips_of_several_frames(model: GeoCo, settings: config.Config) -> None:
 
 
 def test_curriculum_modes_name_all_terms(settings: config.Config) -> None:
-    assert Curriculum(settings, 0.87).plan(65_000).mode.terms == frozenset(ALL)
+    assert Curriculum(settings, 0.87).plan(65_000).mode.terms == frozenset(ALL) - {"own"}

@@ -13,6 +13,7 @@ import pytest
 import torch
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.summary.writer import event_file_writer
 
 import geoco
 from geoco.config import Config, ModelConfig, SlotsConfig, StoreConfig, override
@@ -247,7 +248,10 @@ def test_resumed_metrics_equal_uninterrupted_ones(tmp_path: Path) -> None:
         assert scalars(tmp_path / "resumed", name) == scalars(tmp_path / "whole", name)
 
 
-def test_rewind_in_the_middle_of_logging(tmp_path: Path) -> None:
+def test_rewind_in_the_middle_of_logging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # TensorBoard reads files in the order of their names, which end in a count of this process:
+    # within a second the tenth would come before the ninth.
+    monkeypatch.setattr(event_file_writer, "_global_uid", event_file_writer.AtomicCounter(0))
     with open_log(tmp_path) as log:
         for step in range(5):
             log.append(step, row(step))

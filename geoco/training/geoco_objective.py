@@ -4,7 +4,7 @@ Two of the terms, pos and the factual half of tail, update decoder and appearanc
 to any commanded position or scale. Both read the same decoded logits as the other terms. So rather
 than decoding twice, they have a backward pass of their own through the decoder, in which positions
 and scales are left out; the gradient it gives to appearance joins that of the other terms in their
-backward pass (`GeoCoLosses.backward`).
+backward pass (`GeoCoLosses.backward`). With `train.separate_pass` off, ours, one pass does it all.
 """
 
 from collections.abc import Callable
@@ -125,7 +125,12 @@ class GeoCoObjective(Objective):
             center, position = supports.moments.center, binding.slots.position
             if "pos" in mode.terms:
                 values["pos"] = losses.pos(
-                    center, position, quality.positioned, settings.huber, sum_over_ranks
+                    center,
+                    position,
+                    quality.positioned,
+                    settings.huber,
+                    sum_over_ranks,
+                    live=not settings.separate_pass,
                 )
                 gated = weight["pos"] * values["pos"]
             if mode.recenter:
@@ -153,6 +158,8 @@ class GeoCoObjective(Objective):
                     )
                     live = live + 0.5 * weight["tail"] * halves[1]
             values["tail"] = 0.5 * (halves[0] + halves[1])
+        if gated is not None and not settings.separate_pass:
+            live, gated = live + gated, None
         values["selector"] = zero if selector is None else selector
         return GeoCoLosses(
             by_name=values,

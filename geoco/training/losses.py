@@ -60,9 +60,14 @@ def pos(
     valid: Bool[Tensor, "*supports"],
     threshold: float,
     sum_counts: Sum = sum_locally,
+    live: bool = False,
 ) -> Float[Tensor, ""]:
-    """Centroids of valid supports against the positions commanded: Eq. (position-loss)."""
-    residual = huber(center - position.detach(), threshold).mean(-1)
+    """Centroids of valid supports against the positions commanded: Eq. (position-loss).
+
+    `live` positions are not detached. A centroid moves with its slot's position, so that what the
+    two send to the position cancels, but for what the grid and the edge do.
+    """
+    residual = huber(center - (position if live else position.detach()), threshold).mean(-1)
     return weighted_mean(residual, valid.to(residual.dtype), sum_counts)
 
 

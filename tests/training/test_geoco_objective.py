@@ -99,7 +99,10 @@ def naive(
     sharpness: float,
     recenter: float,
 ) -> None:
-    """The same objective written out: commands detached by decoding a second time."""
+    """The same objective written out: commands detached by decoding a second time.
+
+    With one pass for everything they stay live, in the decoder and in pos.
+    """
     video, source, draws = inputs()
     train, weight = settings.train, dict(zip(TERMS, weights(*terms), strict=True))
     binding = model.bind(video, draws.positions)
@@ -116,14 +119,13 @@ def naive(
 
     judged = slot_quality.assess_slots(logits, binding, train.quality)
     outside = ~judged.foreground
-    apart = model.decoder(Slots(slots.appearance, slots.position.detach(), slots.scale.detach()))
-    apart_margin = compositing.compute_foreground_margin(apart.logits, outside)
-    center_loss = losses.pos(
-        compute_moments(torch.sigmoid(sharpness * apart_margin)).center,
-        slots.position,
-        judged.positioned,
-        0.05,
-    )
+    commanded = slots
+    if train.separate_pass:
+        commanded = Slots(slots.appearance, slots.position.detach(), slots.scale.detach())
+    apart_margin = compositing.compute_foreground_margin(model.decoder(commanded).logits, outside)
+    apart_center = compute_moments(torch.sigmoid(sharpness * apart_margin)).center
+    residual = (apart_center - commanded.position)[judged.positioned]
+    center_loss = losses.huber(residual, 0.05).mean()
     seen = judged.foreground & ~judged.foreground.all(-1, keepdim=True)
     assert judged.valid.any()
     assert seen.any()
@@ -161,6 +163,7 @@ def naive(
 @pytest.mark.parametrize("center", ["coordinate", "normalized"])
 @pytest.mark.parametrize("terms", [ALL, ("rec", "pos"), ("rec", "tail"), ("rec", "geo")])
 @pytest.mark.parametrize(("sharpness", "recenter"), [(2.0, 0.0), (8.0, 0.5)])
+@pytest.mark.parametrize("separate_pass", [True, False])
 def test_gradients_are_those_of_two_decodes(
     model: GeoCo,
     settings: config.Config,
@@ -168,7 +171,10 @@ def test_gradients_are_those_of_two_decodes(
     center: str,
     sharpness: float,
     recenter: float,
+    separate_pass: bool,
 ) -> None:
+    train = settings.train.model_copy(update={"separate_pass": separate_pass})
+    settings = settings.model_copy(update={"train": train})
     naive(model, settings, terms, center, sharpness, recenter)
     expected = take_gradients(model)
     what = replace(mode(*terms, center=center), sharpness=sharpness, recenter=recenter)
@@ -305,6 +311,26 @@ def test_the_selector_has_a_backward_pass_of_its_own(model: GeoCo, settings: con
     assert {name for name in gradients if name not in core} == {
         f"selector.{name}" for name, _ in model.selector.named_parameters()
     }
+
+
+def test_one_pass_gives_the_decoder_the_same_gradients(
+    model: GeoCo, settings: config.Config
+) -> None:
+    """Without a pass of their own, pos and tail also reach what positions and scales come from."""
+    gradients = []
+    for separate_pass in (True, False):
+        train = settings.train.model_copy(update={"separate_pass": separate_pass})
+        terms: tuple[Term, ...] = ("rec", "pos", "tail")
+        result = GeoCoObjective(model, train).compute(*inputs(), weights(*terms), mode(*terms))
+        assert (result.gated is None) is not separate_pass
+        result.backward()
+        gradients.append(take_gradients(model))
+    apart, together = gradients
+    for name in apart:
+        if name.startswith("decoder"):
+            torch.testing.assert_close(together[name], apart[name], rtol=1e-8, atol=1e-12)
+    difference = together["attention.grid.weight"] - apart["attention.grid.weight"]
+    assert difference.abs().max() > 1e-6 * apart["attention.grid.weight"].abs().max()
 
 
 def test_inactive_terms_cost_and_say_nothing(model: GeoCo, settings: config.Config) -> None:

@@ -171,12 +171,8 @@ def test_movi_like_clips_become_a_store(tmp_path: Path) -> None:
     sheets += pack_clips(tmp_path / "movi_like_train_1.npz", [20], False)[0]
     labels = pack_clips(tmp_path / "movi_like_val.npz", [100, 101], True)[1]
     (tmp_path / "movi_like.npz").write_bytes(b"of no split")
-    command = ("store_from_movi_like.py", tmp_path, "stores/movi-like")
-    for _ in range(2):  # the second time there is nothing to do
-        said = run(*command, cwd=tmp_path)
-        assert (
-            said == "wrote stores/movi-like/train: 3 videos\nwrote stores/movi-like/val: 2 videos\n"
-        )
+    said = run("store_from_movi_like.py", tmp_path, "stores/movi-like", cwd=tmp_path)
+    assert said == "wrote stores/movi-like/train: 3 videos\nwrote stores/movi-like/val: 2 videos\n"
     store = config.StoreConfig(
         path=tmp_path / "stores" / "movi-like",
         height=8,
@@ -196,39 +192,40 @@ def test_movi_like_clips_become_a_store(tmp_path: Path) -> None:
     np.testing.assert_array_equal(val.batch([0, 1]).masks, labels)
     for split in ("train", "val"):
         verify_store(store.path / split, lambda done, total: None)
-    # Another file in the folder is another dataset.
-    pack_clips(tmp_path / "movi_like_train_2.npz", [30], False)
-    with pytest.raises(AssertionError, match=r"train: already imported with other settings"):
-        run(*command, cwd=tmp_path)
+    # Again, there is nothing to do; with another file it would be another dataset.
+    script, files = load_script("store_from_movi_like"), sorted(tmp_path.glob("*_train_*.npz"))
+    script.write_split(files, "train", store.path / "train")
+    with pytest.raises(GeocoError, match=r"train: already imported with other settings"):
+        script.write_split([*files, tmp_path / "more.npz"], "train", store.path / "train")
 
 
 def test_a_store_of_movi_like_clips_goes_on_where_it_was_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for number, names in enumerate(([4, 9], [20, 21])):
+    for number, names in enumerate(([4, 9], [20, 21, 22])):
         pack_clips(tmp_path / f"movi_like_train_{number}.npz", names, True)
     files, script = sorted(tmp_path.glob("*.npz")), load_script("store_from_movi_like")
     script.write_split(files, "train", tmp_path / "whole")
     append, appended = StoreWriter.append, list[str]()
 
-    def stop_at_the_fourth(writer: StoreWriter, video: RawVideo) -> None:
-        if len(appended) == 3:
+    def stop_at_the_fifth(writer: StoreWriter, video: RawVideo) -> None:
+        if len(appended) == 4:
             raise KeyboardInterrupt
         appended.append(video.source)
         append(writer, video)
 
-    monkeypatch.setattr(StoreWriter, "append", stop_at_the_fourth)
+    monkeypatch.setattr(StoreWriter, "append", stop_at_the_fifth)
     with pytest.raises(KeyboardInterrupt):
         script.write_split(files, "train", tmp_path / "train")
     monkeypatch.undo()
     swapped = tmp_path / "movi_like_train_1.npz"
     kept = swapped.read_bytes()
-    pack_clips(swapped, [21, 20], True)
+    pack_clips(swapped, [20, 22, 21], True)
     with pytest.raises(GeocoError, match=r"its files have changed: delete .*train.partial and run"):
         script.write_split(files, "train", tmp_path / "train")
     swapped.write_bytes(kept)
     script.write_split(files, "train", tmp_path / "train")
-    assert appended == ["movi_like/train/4", "movi_like/train/9", "movi_like/train/20"]
+    assert appended == [f"movi_like/train/{seed}" for seed in (4, 9, 20, 21)]
     for name in ("frames.u8", "masks.u8", "index.json"):
         assert (tmp_path / "train" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 

@@ -104,7 +104,7 @@ def test_a_model_that_is_told_what_to_do(tmp_path: Path) -> None:
 
 def test_arrays_become_a_store_to_train_on(tmp_path: Path) -> None:
     frames = np.random.default_rng(0).integers(0, 256, (3, 2, SIZE, SIZE, 3), dtype=np.uint8)
-    masks = np.arange(6, dtype=np.uint8).reshape(3, 2, 1, 1).repeat(SIZE, 2).repeat(SIZE, 3)
+    masks = np.arange(6, dtype=np.uint8).reshape(3, 2, 1, 1).repeat(2 * SIZE, 2).repeat(2 * SIZE, 3)
     np.savez(tmp_path / "frames.npz", frames=frames, masks=masks)
     said = run("store_from_arrays.py", "frames.npz", "stores/mine", cwd=tmp_path)
     assert said == "wrote stores/mine: 3 videos of 2 frames\n"
@@ -117,6 +117,7 @@ def test_arrays_become_a_store_to_train_on(tmp_path: Path) -> None:
     assert clip.source == "video 1"
     np.testing.assert_array_equal(clip.video[0].permute(1, 2, 0).numpy(), frames[1, 1])
     assert clip.masks is not None
+    assert clip.masks.shape == (1, 2 * SIZE, 2 * SIZE)
     assert clip.masks.eq(3).all()
 
 

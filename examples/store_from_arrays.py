@@ -3,8 +3,8 @@
     python examples/store_from_arrays.py frames.npz stores/mine
     geoco train configs/geoco.yaml 'train.extra_stores=[{path: stores/mine}]' --out runs/mixed
 
-The file holds `frames`, uint8 [video, time, height, width, 3], and perhaps `masks`, uint8 [video,
-time, height, width] with 0 for the background, at the size that the model sees.
+The file holds `frames`, uint8 [video, time, height, width, 3], at the size that the model sees, and
+perhaps `masks`, uint8 [video, time, height, width] with 0 for the background, which may be larger.
 """
 
 import argparse

@@ -92,7 +92,13 @@ def test_shipped_files_load_and_say_what_they_are(path: Path) -> None:
 
 
 def test_all_shipped_files_were_found() -> None:
-    assert {path.stem for path in SHIPPED} >= {"solids", "solids-video", "obj3d", "movi-c"}
+    assert {path.stem for path in SHIPPED} >= {
+        "solids",
+        "solids-video",
+        "obj3d",
+        "movi-c",
+        "movi-like",
+    }
 
 
 BAD_OVERRIDES = {

@@ -440,6 +440,15 @@ def test_the_same_recipe_on_obj3d_itself() -> None:
     assert settings.data.window.length == 1
 
 
+def test_video_on_other_clips_differs_in_its_data_alone() -> None:
+    one, other = (config.load(CONFIGS / f"geoco-{name}.yaml") for name in ("movi-c", "movi-like"))
+    assert config.differences(one, other) == [
+        "data.path", "data.source.kind", "data.source.path", "data.source.name", "data.source",
+    ]  # fmt: skip
+    assert other.data == config.load(CONFIGS / "movi-like.yaml").data
+    assert other.data.window.length == 24
+
+
 def test_masks_pull_positions_before_transplants() -> None:
     schedule = obj3d(name="geoco-recentered")
     assert schedule.plan(39_999).mode == obj3d().plan(39_999).mode

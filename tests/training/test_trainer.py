@@ -46,8 +46,10 @@ TRAINED = [
         "solids-textured",
         "obj3d",
         "movi-c",
+        "movi-like",
         "folder",
         "geoco-movi-c",
+        "geoco-movi-like",
     )
 ]
 

@@ -34,12 +34,19 @@ PAPER = 255
 
 
 def overlay_masks(
-    picture: Picture, masks: UInt8[np.ndarray, "height width"], zoom: int = 1
+    picture: Picture, masks: UInt8[np.ndarray, "mask_height mask_width"], zoom: int = 1
 ) -> Picture:
-    """A picture in grey, magnified, with each instance tinted and outlined in its colour."""
+    """A picture in grey, magnified, with each instance tinted and outlined in its colour.
+
+    Masks may have more pixels than the picture; each pixel drawn shows the mask at its middle.
+    """
     grey = np.rint(picture.mean(-1, keepdims=True)).astype(np.uint8).repeat(3, -1)
     large = magnify(grey, zoom)
-    labels = masks.repeat(zoom, 0).repeat(zoom, 1)
+    rows, columns = (
+        (2 * np.arange(drawn) + 1) * stored // (2 * drawn)
+        for drawn, stored in zip(large.shape[:2], masks.shape, strict=True)
+    )
+    labels = masks[np.ix_(rows, columns)]
     inside = labels > 0
     color = COLORS[(labels.astype(np.int64) - 1) % len(COLORS)]
     edge = _find_edges(labels)

@@ -24,6 +24,18 @@ def test_overlay_tints_and_outlines_instances() -> None:
     np.testing.assert_array_equal(picture[5, 13], np.rint(55 + 0.45 * drawing.COLORS[1]))
 
 
+def test_finer_masks_are_drawn_in_their_own_pixels() -> None:
+    """Each drawn pixel shows the mask at its middle: row 0 of 2 lies in row 1 of 4."""
+    masks = np.arange(1, 9, dtype=np.uint8).reshape(4, 2).repeat(2, 1)
+    fine = drawing.overlay_masks(plain(100, 2, 2), masks, zoom=2)
+    assert fine.shape == (4, 4, 3)
+    np.testing.assert_array_equal(fine, drawing.overlay_masks(plain(100, 4, 4), masks))
+    coarse = drawing.overlay_masks(plain(100, 2, 2), masks)
+    np.testing.assert_array_equal(
+        coarse, drawing.overlay_masks(plain(100, 2, 2), masks[1::2, 1::2])
+    )
+
+
 def test_colours_repeat_after_ten() -> None:
     masks = np.full((4, 6), 11, dtype=np.uint8)
     masks[0] = 1

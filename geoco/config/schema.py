@@ -118,6 +118,8 @@ class StoreConfig(Section):
     height: int = Field(64, ge=8, le=1024)
     width: int = Field(64, ge=8, le=1024)
     crop: Literal["center", "none"] = "center"  # none squeezes the whole frame to height x width
+    # The source's own masks: in its own pixels, where the protocol measures, or in the frames'.
+    masks: Literal["native", "frames"] = "native"
     instances: bool = False  # find masks of coloured solids where the source has none
     source: (
         Annotated[Obj3DSource | MoviSource | FolderSource, Field(discriminator="kind")] | None

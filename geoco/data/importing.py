@@ -19,7 +19,7 @@ from PIL import Image
 from geoco.config import Split, StoreConfig
 from geoco.data import folder, movi, obj3d
 from geoco.data.source import RawVideo
-from geoco.data.store import read_index
+from geoco.data.store import StoreIndex, read_index
 from geoco.data.store_writer import StoreWriter, check_recipe
 from geoco.errors import GeocoError
 from geoco.instances import find_instances
@@ -48,8 +48,9 @@ def import_data(
     stores = {split: config.path / split for split in loader.list_splits(source)}
     for split, path in stores.items():
         if path.exists():
-            recipe = {"instances": False, **read_index(path).recipe}  # older stores do not say
-            check_recipe(path, recipe, {**recipe, **_collect_settings(config)})
+            settings = _collect_settings(config)
+            recipe = _complete_recipe(read_index(path), settings)
+            check_recipe(path, recipe, {**recipe, **settings})
         else:
             _import_split(config, loader, split, progress)
     return stores
@@ -58,24 +59,36 @@ def import_data(
 def fit_video(video: RawVideo, config: StoreConfig) -> RawVideo:
     """The video at the store's size: frames by antialiased bilinear, masks by nearest pixel.
 
-    Instances are found at that size, so that their edges are those of the stored frames. A piece
-    of a long video is taken by itself, as it is when windows are cut.
+    Masks are cut as the frames are, but keep their own pixels if `config.masks` says so.
+    Instances are found at the frames' size, so that their edges are those of the stored frames. A
+    piece of a long video is taken by itself, as it is when windows are cut.
     """
-    _, height, width, _ = video.frames.shape
-    box = (0, 0, width, height)
-    if config.crop == "center":
-        box = center_box(height, width, config.height, config.width)
     size = (config.width, config.height)
+    box = _choose_box(video.frames, config)
     frames = _resize_frames(video.frames, size, Image.Resampling.BILINEAR, box)
     masks = None
     if video.masks is not None:
-        masks = _resize_frames(video.masks, size, Image.Resampling.NEAREST, box)
+        left, top, right, bottom = box = _choose_box(video.masks, config)
+        if config.masks == "native":
+            masks = video.masks[:, top:bottom, left:right]
+        else:
+            masks = _resize_frames(video.masks, size, Image.Resampling.NEAREST, box)
     elif config.instances:
         try:
             masks = find_instances(frames)
         except GeocoError as error:
             raise GeocoError(f"{video.source}: {error}: set data.instances=false") from None
     return RawVideo(video.source, frames, masks, _keep_small(video.metadata), video.first)
+
+
+def _choose_box(
+    frames: UInt8[np.ndarray, "time height width *_channels"], config: StoreConfig
+) -> tuple[int, int, int, int]:
+    """What is kept of each frame: left, top, right, bottom."""
+    height, width = frames.shape[1:3]
+    if config.crop == "center":
+        return center_box(height, width, config.height, config.width)
+    return 0, 0, width, height
 
 
 def _resize_frames(
@@ -100,8 +113,18 @@ def _keep_small(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def _collect_settings(config: StoreConfig) -> dict[str, Any]:
     return config.model_dump(
-        mode="json", include={"height", "width", "crop", "instances", "source"}
+        mode="json", include={"height", "width", "crop", "masks", "instances", "source"}
     )
+
+
+def _complete_recipe(index: StoreIndex, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A store's recipe with what older ones do not say.
+
+    They have no instances, and MOVi's masks, which alone are a source's own, at the frames' size.
+    """
+    source = index.settings.get("source") or {}
+    masks = "frames" if source.get("kind") == "movi" else settings["masks"]
+    return {"instances": False, "masks": masks, **index.recipe}
 
 
 def _import_split(

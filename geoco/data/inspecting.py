@@ -54,7 +54,7 @@ def _describe_stored(path: Path, config: StoreConfig | None) -> tuple[str, ...]:
         str(len({video.source for video in index.videos})),
         str(sum(video.frames for video in index.videos)),
         f"{index.height} x {index.width}",
-        "yes" if index.has_masks else "no",
+        "no" if index.mask_size is None else "{} x {}".format(*index.mask_size),
         windows,
     )
 

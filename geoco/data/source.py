@@ -21,12 +21,14 @@ from jaxtyping import UInt8
 class RawVideo:
     """One video as its publisher stores it. In `masks` 0 is background, i + 1 object i.
 
+    Masks show what the frames show, and may do so in more pixels.
+
     A long video may come in pieces, which share their `source` and differ in `first`, the number of
     their first frame within it.
     """
 
     source: str
     frames: UInt8[np.ndarray, "time height width 3"]
-    masks: UInt8[np.ndarray, "time height width"] | None = None
+    masks: UInt8[np.ndarray, "time mask_height mask_width"] | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     first: int = 0

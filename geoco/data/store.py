@@ -1,10 +1,11 @@
 """The memory-mapped store: what real videos are imported into once and trained from.
 
 One folder per split. `frames.u8` is raw uint8 [frame, 3, height, width], `masks.u8` raw uint8
-[frame, height, width] where the source has masks, `index.json` says where each video starts, its
-checksum and the settings of the import. While it is written, the folder is called
-`<path>.partial` and a journal takes one line per finished video, after that video's bytes are on
-disk; so an import killed at any moment goes on where it stopped.
+[frame, mask height, mask width] where the source has masks, which may be larger than the frames:
+segmentation is measured where the masks were made, not where the model looks. `index.json` says
+both sizes, where each video starts, its checksum and the settings of the import. While it is
+written, the folder is called `<path>.partial` and a journal takes one line per finished video,
+after that video's bytes are on disk; so an import killed at any moment goes on where it stopped.
 """
 
 import json
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,8 @@ from geoco.config.loading import Section
 from geoco.data.clip import Clip, ClipBatch
 from geoco.errors import GeocoError
 
-FORMAT = 1
+FORMAT = 2
+_SAME_SIZE = 1  # the format whose masks had the frames' size
 _PIECE = 4096  # frames that go to a device at a time
 FRAMES, MASKS, INDEX, JOURNAL = "frames.u8", "masks.u8", "index.json", "journal.jsonl"
 
@@ -47,15 +50,16 @@ class StoreIndex(Section):
     format: int
     height: int
     width: int
-    has_masks: bool
+    mask_size: tuple[int, int] | None  # height and width; None in a store without masks
     settings: dict[str, Any]
     videos: tuple[StoredVideo, ...]
 
     @property
-    def sizes(self) -> dict[str, int]:
-        """The bytes each file of the store must have."""
-        pixels = sum(video.frames for video in self.videos) * self.height * self.width
-        return {FRAMES: 3 * pixels} | ({MASKS: pixels} if self.has_masks else {})
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each file's array."""
+        frames = sum(video.frames for video in self.videos)
+        shapes: dict[str, tuple[int, ...]] = {FRAMES: (frames, 3, self.height, self.width)}
+        return shapes if self.mask_size is None else {**shapes, MASKS: (frames, *self.mask_size)}
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -176,13 +180,12 @@ class StoreDataset(Dataset[Clip]):
 
     @cached_property
     def _frames(self) -> UInt8[np.ndarray, "frame 3 height width"]:
-        return _open_map(self.path / FRAMES, (-1, 3, self.index.height, self.index.width))
+        return _open_map(self.path / FRAMES, self.index.shapes[FRAMES])
 
     @cached_property
-    def _masks(self) -> UInt8[np.ndarray, "frame height width"] | None:
-        if not self.index.has_masks:
-            return None
-        return _open_map(self.path / MASKS, (-1, self.index.height, self.index.width))
+    def _masks(self) -> UInt8[np.ndarray, "frame mask_height mask_width"] | None:
+        shape = self.index.shapes.get(MASKS)
+        return None if shape is None else _open_map(self.path / MASKS, shape)
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k not in ("_frames", "_masks")}
@@ -200,7 +203,9 @@ def read_index(path: Path) -> StoreIndex:
     try:
         raw = json.loads((path / INDEX).read_text(encoding="utf-8"))
         version = raw["format"]
-        if version == FORMAT:
+        if version == _SAME_SIZE:
+            raw["mask_size"] = [raw["height"], raw["width"]] if raw.pop("has_masks") else None
+        if version in (_SAME_SIZE, FORMAT):
             index = StoreIndex.model_validate_json(json.dumps(raw))
     except FileNotFoundError:
         raise GeocoError(f"{path}: not a store, it has no {INDEX}") from None
@@ -208,17 +213,17 @@ def read_index(path: Path) -> StoreIndex:
         raise GeocoError(f"{path / INDEX}: cannot read this file: {error.strerror}") from None
     except (ValueError, KeyError, TypeError):
         raise GeocoError(f"{path / INDEX}: not a store's index, or damaged: {again}") from None
-    if version != FORMAT:
+    if version not in (_SAME_SIZE, FORMAT):
         raise GeocoError(
-            f"{path}: a store of format {version}, but this version of geoco-savi reads format "
-            f"{FORMAT}: install the version that wrote it, or {again}"
+            f"{path}: a store of format {version}, but this version of geoco-savi reads formats "
+            f"{_SAME_SIZE} and {FORMAT}: install the version that wrote it, or {again}"
         )
     lengths = [video.frames for video in index.videos]
     starts = [video.start for video in index.videos]
     if not lengths or min(lengths) < 1 or starts != [0, *accumulate(lengths)][:-1]:
         raise GeocoError(f"{path / INDEX}: its videos do not follow each other: {again}")
-    for name, expected in index.sizes.items():
-        file = path / name
+    for name, shape in index.shapes.items():
+        file, expected = path / name, prod(shape)
         size = file.stat().st_size if file.is_file() else 0
         if size != expected:
             raise GeocoError(f"{file}: expected {expected} bytes, found {size}: {again}")
@@ -228,8 +233,8 @@ def read_index(path: Path) -> StoreIndex:
 def verify_store(path: Path, progress: Callable[[int, int], None]) -> None:
     """Recompute the checksum of every video of the store at `path`; `progress(done, total)`."""
     index = read_index(path)
-    frames = _open_map(path / FRAMES, (-1, 3, index.height, index.width))
-    masks = _open_map(path / MASKS, (-1, index.height, index.width)) if index.has_masks else None
+    maps = {name: _open_map(path / name, shape) for name, shape in index.shapes.items()}
+    frames, masks = maps[FRAMES], maps.get(MASKS)
     damaged = []
     for done, video in enumerate(index.videos, start=1):
         place = slice(video.start, video.start + video.frames)
@@ -257,7 +262,7 @@ def _open_map(path: Path, shape: tuple[int, ...]) -> UInt8[np.ndarray, "..."]:
 
 def compute_checksum(
     frames: UInt8[np.ndarray, "time 3 height width"],
-    masks: UInt8[np.ndarray, "time height width"] | None,
+    masks: UInt8[np.ndarray, "time mask_height mask_width"] | None,
 ) -> str:
     value = zlib.crc32(frames.data)
     return f"{value if masks is None else zlib.crc32(masks.data, value):08x}"

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from math import prod
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,7 +38,9 @@ if sys.platform != "win32":
 class StoreWriter:
     """Appends videos to an unfinished store, which it starts or continues; `len` counts them.
 
-    `settings` say how the videos were made: an unfinished store made otherwise is refused.
+    `height` and `width` are those of the frames. Masks have the size that the first video's have,
+    whatever that is. `settings` say how the videos were made: an unfinished store made otherwise is
+    refused.
     """
 
     def __init__(self, path: Path, height: int, width: int, settings: Mapping[str, Any]) -> None:
@@ -50,7 +53,7 @@ class StoreWriter:
         self._settings = json.loads(json.dumps(dict(settings)))
         self._height, self._width = height, width
         self._videos: list[StoredVideo] = []
-        self._has_masks: bool | None = None  # unknown until the first video
+        self._mask_size: tuple[int, int] | None = None  # unknown until the first video
         self._files: dict[str, IO[bytes]] = {}
         with self._close_on_error():
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -92,14 +95,15 @@ class StoreWriter:
             checksum=compute_checksum(frames, masks),
             metadata=metadata,
         )
-        line = _JournalLine(has_masks=masks is not None, video=stored).model_dump_json()
+        mask_size = None if masks is None else (masks.shape[1], masks.shape[2])
+        line = _JournalLine(mask_size=mask_size, video=stored).model_dump_json()
         with self._close_on_error():
             self._append_bytes(FRAMES, frames.data)
             if masks is not None:
                 self._append_bytes(MASKS, masks.data)
             self._append_bytes(JOURNAL, line.encode() + b"\n")
         self._videos.append(stored)
-        self._has_masks = masks is not None
+        self._mask_size = mask_size
 
     def finish(self) -> None:
         """Write the index and give the store its final name."""
@@ -138,14 +142,14 @@ class StoreWriter:
                 check_recipe(self._folder, record, self._build_index().recipe)
             else:
                 self._videos.append(entry.video)
-                self._has_masks = entry.has_masks
+                self._mask_size = entry.mask_size
             whole += len(line)
         os.truncate(journal, whole)
         if whole == 0:
             self._append_bytes(JOURNAL, json.dumps(self._build_index().recipe).encode() + b"\n")
-        sizes = self._build_index().sizes
+        shapes = self._build_index().shapes
         for file in (self._folder / FRAMES, self._folder / MASKS):
-            expected = sizes.get(file.name, 0)
+            expected = prod(shapes.get(file.name, (0,)))
             size = file.stat().st_size if file.exists() else 0
             if size < expected:
                 raise GeocoError(
@@ -153,7 +157,7 @@ class StoreWriter:
                 )
             if size > expected:
                 os.truncate(file, expected)
-        if not self._has_masks:
+        if self._mask_size is None:
             (self._folder / MASKS).unlink(missing_ok=True)
 
     def _check_video(self, video: RawVideo) -> None:
@@ -163,17 +167,23 @@ class StoreWriter:
             expected = f"uint8 frames [time, {self._height}, {self._width}, 3]"
             got = f"{frames.dtype} {list(frames.shape)}"
             raise GeocoError(f"{video.source}: expected {expected}, got {got}")
-        if self._has_masks is not None and self._has_masks != (masks is not None):
-            one, other = ("has no", "have") if self._has_masks else ("has", "have no")
+        if self._videos and (self._mask_size is None) != (masks is None):
+            one, other = ("has no", "have") if masks is None else ("has", "have no")
             raise GeocoError(f"{video.source}: this video {one} masks, but those before {other}")
-        if masks is None:
-            return
-        if masks.dtype.kind not in "iu" or masks.shape != shape:
+        if masks is not None:
+            self._check_masks(video.source, len(frames), masks)
+
+    def _check_masks(self, source: str, time: int, masks: np.ndarray) -> None:
+        fits = masks.ndim == 3 and len(masks) == time and 0 not in masks.shape
+        same = self._mask_size in (None, masks.shape[1:])  # as those of the videos before
+        if masks.dtype.kind not in "iu" or not fits or not same:
+            height, width = self._mask_size or ("height", "width")
+            expected = f"integer masks [{time}, {height}, {width}]"
             got = f"{masks.dtype} {list(masks.shape)}"
-            raise GeocoError(f"{video.source}: expected integer masks {list(shape)}, got {got}")
+            raise GeocoError(f"{source}: expected {expected}, got {got}")
         if masks.min() < 0 or masks.max() > 255:
             raise GeocoError(
-                f"{video.source}: mask ids from {masks.min()} to {masks.max()}, but a store holds "
+                f"{source}: mask ids from {masks.min()} to {masks.max()}, but a store holds "
                 "0 (background) to 255"
             )
 
@@ -182,7 +192,7 @@ class StoreWriter:
             format=FORMAT,
             height=self._height,
             width=self._width,
-            has_masks=bool(self._has_masks),
+            mask_size=self._mask_size,
             settings=self._settings,
             videos=tuple(self._videos),
         )
@@ -233,5 +243,5 @@ def check_recipe(where: Path, present: Mapping[str, Any], wanted: Mapping[str, A
 
 
 class _JournalLine(Section):
-    has_masks: bool
+    mask_size: tuple[int, int] | None
     video: StoredVideo

@@ -1,5 +1,7 @@
 """The sample record and its batches."""
 
+from dataclasses import replace
+
 import jaxtyping
 import pytest
 import torch
@@ -54,6 +56,18 @@ def test_optional_fields_need_every_clip() -> None:
     assert batch.amodal is None
 
 
+def test_masks_may_have_more_pixels_than_frames() -> None:
+    fine = torch.arange(2 * 8 * 10, dtype=torch.uint8).view(2, 8, 10)
+    one, two = replace(clip(0), masks=fine), replace(clip(1), masks=fine + 1)
+    batch = ClipBatch.collate([one, two])
+    assert batch.masks is not None
+    assert batch.masks.shape == (2, 2, 8, 10)
+    assert batch.video.shape == (2, 2, 3, 4, 5)
+    assert torch.equal(batch[1].masks, fine + 1)
+    with pytest.raises(GeocoError, match=r"masks of one size, got \[\(4, 5\), \(8, 10\)\]"):
+        ClipBatch.collate([one, clip(1)])
+
+
 def test_moving_keeps_everything() -> None:
     batch = ClipBatch.collate([clip(0), clip(1)])
     moved = batch.to("cpu")
@@ -73,7 +87,8 @@ def test_clips_of_one_batch_have_one_shape() -> None:
     ("field", "shape", "message"),
     [
         ("frames", (3,), r"clip frames: expected shape \[2\], got \[3\]"),
-        ("masks", (2, 5, 4), r"clip masks: expected shape \[2, 4, 5\], got \[2, 5, 4\]"),
+        ("masks", (3, 4, 5), r"clip masks: expected shape \[2, mask height, .* got \[3, 4, 5\]"),
+        ("masks", (2, 4), r"clip masks: expected shape \[2, mask height, .* got \[2, 4\]"),
         ("amodal", (2, 3, 5, 4), r"clip amodal: expected shape \[2, object, 4, 5\]"),
         ("video", (2, 4, 4, 5), r"clip video: expected shape \[time, 3, height, width\]"),
     ],

@@ -14,6 +14,7 @@ import pytest
 from helpers_faults import survives
 from PIL import Image
 
+from geoco import drawing
 from geoco.config import (
     FolderSource,
     MoviSource,
@@ -24,13 +25,15 @@ from geoco.config import (
 )
 from geoco.data import SolidsDataset, movi
 from geoco.data.importing import ImportProgress, fit_video, import_data
+from geoco.data.inspecting import describe_splits, draw_preview
 from geoco.data.source import RawVideo
-from geoco.data.store import StoreDataset, verify_store
+from geoco.data.store import StoreDataset, read_index, verify_store
 from geoco.errors import GeocoError
 from geoco.instances import score_masks
 from geoco.media import center_box
 
 ROOT = Path(__file__).parents[2]
+MOVI = Path(__file__).parent / "movi"
 
 
 def write_obj3d(root: Path, **episodes: int) -> Obj3DSource:
@@ -107,16 +110,41 @@ def test_thin_lines_are_averaged_not_dropped(tmp_path: Path) -> None:
     assert abs(fitted.frames.mean() - 30) < 4
 
 
-def test_masks_take_the_nearest_pixel(tmp_path: Path) -> None:
+def paint_masks() -> np.ndarray:
     masks = np.zeros((1, 16, 16), np.uint8)
     masks[0, 6:10, 2:6] = 7
     masks[0, 8:, 8:] = 200
-    fitted = fit_video(raw(np.zeros((1, 16, 16, 3), np.uint8), masks), store_of(tmp_path, None))
+    return masks
+
+
+def test_masks_at_the_size_of_frames_take_the_nearest_pixel(tmp_path: Path) -> None:
+    video = raw(np.zeros((1, 16, 16, 3), np.uint8), paint_masks())
+    fitted = fit_video(video, store_of(tmp_path, None, masks="frames"))
     expected = np.zeros((8, 8), np.uint8)
     expected[3:5, 1:3] = 7
     expected[4:, 4:] = 200
     assert fitted.masks is not None
     np.testing.assert_array_equal(fitted.masks[0], expected)
+
+
+def test_masks_keep_their_own_pixels(tmp_path: Path) -> None:
+    video = raw(np.zeros((1, 16, 16, 3), np.uint8), paint_masks())
+    fitted = fit_video(video, store_of(tmp_path, None))
+    assert fitted.frames.shape == (1, 8, 8, 3)
+    np.testing.assert_array_equal(fitted.masks, paint_masks())
+
+
+def test_masks_are_cut_as_frames_are(tmp_path: Path) -> None:
+    """Of 20 columns the first two and the last two go; where nothing is cut, none does."""
+    masks = np.arange(16 * 20, dtype=np.uint16).reshape(1, 16, 20).astype(np.uint8)
+    video = raw(np.zeros((1, 16, 20, 3), np.uint8), masks)
+    cut = fit_video(video, store_of(tmp_path, None)).masks
+    np.testing.assert_array_equal(cut, masks[:, :, 2:18])
+    whole = fit_video(video, store_of(tmp_path, None, crop="none"))
+    assert whole.frames.shape == (1, 8, 8, 3)
+    np.testing.assert_array_equal(whole.masks, masks)
+    finer = RawVideo("video", np.zeros((1, 8, 10, 3), np.uint8), masks)  # finer than the frames
+    np.testing.assert_array_equal(fit_video(finer, store_of(tmp_path, None)).masks, cut)
 
 
 def test_no_crop_squeezes_the_whole_frame(tmp_path: Path) -> None:
@@ -194,7 +222,7 @@ def test_a_store_that_does_not_say_has_no_instances(tmp_path: Path) -> None:
     config = store_of(tmp_path / "store", source)
     index = import_data(config, nothing)["val"] / "index.json"
     described = json.loads(index.read_text())
-    del described["settings"]["instances"]
+    del described["settings"]["instances"], described["settings"]["masks"]
     index.write_text(json.dumps(described))
     import_data(config, nothing)
     with pytest.raises(GeocoError, match=r"other settings \(instances changed\)"):
@@ -229,11 +257,11 @@ def test_folder_import(tmp_path: Path) -> None:
 
 
 def test_movi_is_imported_with_its_masks(tmp_path: Path) -> None:
-    fixture = Path(__file__).parent / "movi"
-    source = MoviSource(path=fixture)
+    source = MoviSource(path=MOVI)
     config = StoreConfig(path=tmp_path / "store", height=12, width=16, source=source)
     seen: list[ImportProgress] = []
-    assert list(import_data(config, seen.append)) == ["val"]
+    assert list(import_data(config, seen.append)) == ["train", "val"]
+    assert seen[2] == ImportProgress("train", 2, 2)
     assert seen[-1] == ImportProgress("val", 3, 3)
     videos = list(movi.read_videos(source, "val"))
     dataset = StoreDataset(config, "val")
@@ -248,6 +276,54 @@ def test_movi_is_imported_with_its_masks(tmp_path: Path) -> None:
     np.testing.assert_array_equal(clip.masks[0].numpy(), video.masks[8])
     assert clip.metadata["num_instances"] == video.metadata["num_instances"]
     assert "bboxes_3d" not in clip.metadata["instances"]
+
+
+def test_frames_of_movi_shrink_and_its_masks_do_not(tmp_path: Path) -> None:
+    """Of 16 x 12 pixels the middle 12 x 12: frames half as large, masks as they are."""
+    config = StoreConfig(path=tmp_path, height=8, width=8, source=MoviSource(path=MOVI))
+    stores = import_data(config, nothing)
+    video = next(movi.read_videos(MoviSource(path=MOVI), "val"))
+    clip = StoreDataset(config, "val")[0]
+    assert clip.video.shape == (1, 3, 8, 8)
+    assert clip.masks is not None
+    assert video.masks is not None
+    np.testing.assert_array_equal(clip.masks.numpy(), video.masks[:1, :, 2:14])
+    assert [read_index(path).mask_size for path in stores.values()] == [(12, 12), (12, 12)]
+    rows = describe_splits(config)
+    assert rows[1:] == [
+        ("train", "2", "48", "8 x 8", "12 x 12", "6"),
+        ("val", "3", "72", "8 x 8", "12 x 12", "9"),
+    ]
+    preview = tmp_path / "preview.png"
+    draw_preview(StoreDataset(config, "val"), preview, 1, 3)
+    drawn = np.asarray(Image.open(preview))[4 + 24 + 4 :][:24, 4:28]
+    frame = clip.video[0].permute(1, 2, 0).numpy()
+    cut = video.masks[0, :, 2:14]
+    np.testing.assert_array_equal(
+        drawn, drawing.overlay_masks(drawing.magnify(frame, 3), magnify(cut))
+    )
+    import_data(config, nothing)  # the same again is nothing to do
+    with pytest.raises(GeocoError, match=r"other settings \(masks changed\)"):
+        import_data(config.model_copy(update={"masks": "frames"}), nothing)
+
+
+def magnify(labels: np.ndarray) -> np.ndarray:
+    return labels.repeat(2, 0).repeat(2, 1)
+
+
+def test_stores_of_movi_from_before_have_masks_of_the_size_of_frames(tmp_path: Path) -> None:
+    """They are kept if that is what is asked for, and refused else."""
+    config = StoreConfig(
+        path=tmp_path, height=8, width=8, masks="frames", source=MoviSource(path=MOVI)
+    )
+    for path in import_data(config, nothing).values():
+        described = json.loads((path / "index.json").read_text())
+        assert described.pop("mask_size") == [8, 8]
+        assert described["settings"].pop("masks") == "frames"
+        (path / "index.json").write_text(json.dumps({**described, "format": 1, "has_masks": True}))
+    import_data(config, nothing)
+    with pytest.raises(GeocoError, match=r"other settings \(masks changed\): delete it, go back"):
+        import_data(config.model_copy(update={"masks": "native"}), nothing)
 
 
 # -- stopping and going on -------------------------------------------------------------------------

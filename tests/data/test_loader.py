@@ -76,7 +76,9 @@ def test_training_renders_and_reads_no_masks(
 ) -> None:
     with StoreWriter(tmp_path / "train", 16, 16, {}) as writer:
         frames = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype=np.uint8)
-        writer.append(RawVideo("mine", frames, frames[..., 0] // 100))
+        writer.append(
+            RawVideo("mine", frames, np.kron(frames[..., 0] // 100, np.ones((2, 2), np.uint8)))
+        )
         writer.finish()
     settings = StoreConfig(path=tmp_path, height=16, width=16, window=SETTINGS.window, source=None)
     stored, generated = StoreDataset(settings, "train"), SolidsDataset(SETTINGS, "train")

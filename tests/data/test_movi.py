@@ -83,6 +83,17 @@ def test_frames_and_masks_are_those_that_were_drawn(position: int) -> None:
     assert np.unique(video.masks).tolist() == ([0, 1, 2], [0, 1], [0, 1, 2, 3])[position]
 
 
+def test_a_training_split_is_read_beside_it() -> None:
+    assert movi.list_splits(source(FILES)) == ("train", "val")
+    assert movi.count_videos(source(FILES), "train") == 2
+    videos = {video.source: video for video in movi.read_videos(source(FILES), "train")}
+    assert sorted(videos) == ["movi_c/train/903", "movi_c/train/904"]
+    for index in (3, 4):
+        drawn, video = fixture.draw(index), videos[f"movi_c/train/{900 + index}"]
+        np.testing.assert_array_equal(video.frames, drawn["video"])
+        np.testing.assert_array_equal(video.masks, drawn["segmentations"][..., 0])
+
+
 @pytest.mark.parametrize("position", range(3))
 def test_metadata_is_what_was_drawn(position: int) -> None:
     metadata = list(movi.read_videos(source(FILES), "val"))[position].metadata

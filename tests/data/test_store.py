@@ -80,8 +80,9 @@ def test_bytes_are_channel_first_and_in_order(tmp_path: Path) -> None:
         masks, np.concatenate([video.masks for video in videos if video.masks is not None])
     )
     index = json.loads((path / "index.json").read_text())
-    assert index["format"] == 1
-    assert (index["height"], index["width"], index["has_masks"]) == (HEIGHT, WIDTH, True)
+    assert index["format"] == 2
+    assert (index["height"], index["width"]) == (HEIGHT, WIDTH)
+    assert index["mask_size"] == [HEIGHT, WIDTH]
     assert index["settings"] == SETTINGS
     assert [video["start"] for video in index["videos"]] == [0, 5, 8]
     assert index["videos"][1]["metadata"] == videos[1].metadata
@@ -112,6 +113,68 @@ def test_pieces_keep_their_source_and_their_frame_numbers(tmp_path: Path) -> Non
     assert [clip.frames.tolist() for clip in dataset] == [[0, 1], [2, 3], [5, 6], [7, 8]]
     expected = whole.frames[7:9].transpose(0, 3, 1, 2)
     np.testing.assert_array_equal(dataset[3].video.numpy(), expected)
+
+
+def make_finely_masked(number: int, frames: int = 5, factor: int = 2) -> RawVideo:
+    """Masks of `factor` times as many rows as the frame, and three times as many columns."""
+    generator = np.random.default_rng(100 + number)
+    size = (frames, factor * HEIGHT, 3 * WIDTH)
+    masks = generator.integers(0, 4, size, np.uint8)
+    return RawVideo(f"val/{number}", make_video(number, frames).frames, masks)
+
+
+def test_masks_have_a_size_of_their_own(tmp_path: Path) -> None:
+    videos = [make_finely_masked(number, frames) for number, frames in enumerate((5, 3, 9))]
+    for video in videos:  # stopped after each, so that the size comes from the journal
+        with open_writer(tmp_path / "val") as writer:
+            writer.append(video)
+    with open_writer(tmp_path / "val") as writer:
+        assert len(writer) == 3
+        coarse, expected = (
+            make_finely_masked(3, factor=1),
+            r"masks \[5, 16, 30\], got .*\[5, 8, 30\]",
+        )
+        with pytest.raises(GeocoError, match=expected):
+            writer.append(coarse)
+        writer.finish()
+    assert json.loads((tmp_path / "val" / "index.json").read_text())["mask_size"] == [16, 30]
+    verify_store(tmp_path / "val", nothing)
+    clip = StoreDataset(config_for(tmp_path, length=4, stride=2), "val")[3]
+    assert (clip.source, clip.frames.tolist()) == ("val/2", [4, 5, 6, 7])
+    assert clip.masks is not None
+    np.testing.assert_array_equal(clip.masks.numpy(), videos[2].masks[4:8])
+    np.testing.assert_array_equal(clip.video.permute(0, 2, 3, 1).numpy(), videos[2].frames[4:8])
+    with (tmp_path / "val" / "masks.u8").open("r+b") as file:
+        file.seek(8 * 16 * 30 - 1)  # the last pixel of the second video's masks
+        file.write(b"\x09")
+    with pytest.raises(GeocoError, match=r"1 of 3 videos do not match .* first 'val/1'"):
+        verify_store(tmp_path / "val", nothing)
+
+
+def make_old(path: Path, masks: bool) -> None:
+    """The index as the first format had it, whose masks always had the frames' size."""
+    index = json.loads((path / "index.json").read_text())
+    del index["mask_size"]
+    (path / "index.json").write_text(json.dumps({**index, "format": 1, "has_masks": masks}))
+
+
+@pytest.mark.parametrize("masks", [True, False])
+def test_stores_of_the_first_format_are_read(tmp_path: Path, masks: bool) -> None:
+    path = write_store(tmp_path / "val", masks=masks)
+    expected = StoreDataset(config_for(tmp_path, length=2), "val").batch([0, 1, 2])
+    make_old(path, masks)
+    assert read_index(path).mask_size == ((HEIGHT, WIDTH) if masks else None)
+    verify_store(path, nothing)
+    assert_same(StoreDataset(config_for(tmp_path, length=2), "val").batch([0, 1, 2]), expected)
+
+
+def test_an_unfinished_store_of_the_first_format_is_not_continued(tmp_path: Path) -> None:
+    with open_writer(tmp_path / "val") as writer:
+        writer.append(make_video(0))
+    journal = tmp_path / "val.partial" / "journal.jsonl"
+    journal.write_text(journal.read_text().replace('"format": 2', '"format": 1'))
+    with pytest.raises(GeocoError, match=r"other settings \(format changed\): delete it"):
+        open_writer(tmp_path / "val")
 
 
 def test_windows_never_cross_videos(tmp_path: Path) -> None:
@@ -371,7 +434,18 @@ def break_video(**changes: Any) -> RawVideo:
         ({"frames": np.zeros((5, 8, 9, 3), np.uint8)}, r"\[time, 8, 10, 3\], got .*\[5, 8, 9, 3\]"),
         ({"frames": np.zeros((5, 8, 10, 3), np.float32)}, "expected uint8 frames .* got float32"),
         ({"frames": np.zeros((0, 8, 10, 3), np.uint8)}, r"got uint8 \[0, 8, 10, 3\]"),
-        ({"masks": np.zeros((4, 8, 10), np.uint8)}, r"masks \[5, 8, 10\], got uint8 \[4, 8, 10\]"),
+        (
+            {"masks": np.zeros((4, 8, 10), np.uint8)},
+            r"masks \[5, height, width\], got .*\[4, 8, 10\]",
+        ),
+        (
+            {"masks": np.zeros((5, 0, 10), np.uint8)},
+            r"masks \[5, height, width\], got .*\[5, 0, 10\]",
+        ),
+        (
+            {"masks": np.zeros((5, 80), np.uint8)},
+            r"masks \[5, height, width\], got uint8 \[5, 80\]",
+        ),
         ({"masks": np.zeros((5, 8, 10), np.float32)}, "expected integer masks .* got float32"),
         ({"masks": np.full((5, 8, 10), 256)}, "mask ids from 256 to 256, but a store holds"),
         ({"masks": np.full((5, 8, 10), -1)}, "mask ids from -1 to -1"),
@@ -430,7 +504,12 @@ BAD_STORES = {
     "not UTF-8": (lambda path: (path / "index.json").write_bytes(b"\xff\xfe"), r"not a store's"),
     "a list": (lambda path: (path / "index.json").write_text("[]"), r"not a store's index"),
     "no format": (lambda path: (path / "index.json").write_text("{}"), r"not a store's index"),
-    "newer": (lambda path: edit_index(path, format=2), r"format 2, but .* reads format 1"),
+    "newer": (lambda path: edit_index(path, format=3), r"format 3, but .* reads formats 1 and 2"),
+    "falsely old": (lambda path: edit_index(path, format=1), r"not a store's index, or damaged"),
+    "other masks": (
+        lambda path: edit_index(path, mask_size=[16, 20]),
+        r"masks.u8: expected 5440 bytes, found 1360: delete",
+    ),
     "wrong type": (lambda path: edit_index(path, height="8"), r"not a store's index, or damaged"),
     "unknown key": (lambda path: edit_index(path, colour=1), r"not a store's index, or damaged"),
     "no videos": (lambda path: edit_index(path, videos=[]), r"do not follow each other"),

@@ -1,4 +1,4 @@
-"""Draws three tiny videos and has TensorFlow Datasets write them as MOVi-C is written.
+"""Draws five tiny videos and has TensorFlow Datasets write them as MOVi-C is written.
 
 `draw` needs numpy alone, so the tests compare what is read with what was drawn. Writing needs
 tensorflow and tensorflow-datasets, which are no part of the test extra:
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-VIDEOS = 3
+SPLITS = {"train": range(3, 5), "validation": range(3)}  # numbers of the videos
 FRAMES, HEIGHT, WIDTH = 24, 12, 16  # not square, so that swapped axes show
 FORWARD_RANGE = (-2.0, 14.0)
 CATEGORIES = [
@@ -174,7 +174,7 @@ def write_dataset(folder: Path) -> None:
     import tensorflow_datasets as tfds
 
     class MoviC(tfds.core.GeneratorBasedBuilder):
-        """Three tiny videos in the form of MOVi-C."""
+        """Five tiny videos in the form of MOVi-C."""
 
         VERSION = tfds.core.Version("1.0.0")
         BUILDER_CONFIGS = [tfds.core.BuilderConfig(name="tiny")]  # noqa: RUF012
@@ -185,10 +185,10 @@ def write_dataset(folder: Path) -> None:
             )
 
         def _split_generators(self, manager: Any) -> Any:
-            return {"validation": self._generate_examples()}
+            return {split: self._generate_examples(videos) for split, videos in SPLITS.items()}
 
-        def _generate_examples(self) -> Any:
-            for index in range(VIDEOS):
+        def _generate_examples(self, videos: range) -> Any:
+            for index in videos:
                 example = draw(index)
                 for instance in example["instances"]:
                     instance["bboxes"] = [

@@ -46,7 +46,7 @@ class Library:
 
 @dataclass(frozen=True)
 class DrawnClip:
-    """A clip's scene, and what is told of it: the state at its first frame, from which all follows."""
+    """A clip's scene, and what is told of it: the state at the first frame, whence all follows."""
 
     scene: Scene
     metadata: Mapping[str, Any]

@@ -17,12 +17,11 @@ from camera import compute_shift, project_points
 from clips import SPLITS, Library, Recipe, draw_clip
 from generate import describe_settings, get_prepared_folder
 from jaxtyping import Bool
-from PIL import Image
-from rendering import Body, Pictures, Scene, render_amodal, render_clip
+from rendering import RAYS, Body, Pictures, Scene, render_amodal, render_clip
 
 from geoco.data.store import read_index
 from geoco.data.store_writer import check_recipe
-from geoco.drawing import paint_mask
+from geoco.drawing import compose_sheet, magnify, overlay_masks, save_pictures
 from geoco.errors import GeocoError
 from geoco.solids import Move, Replace, Scale
 
@@ -73,7 +72,7 @@ def _move(scene: Scene, item: int, pixels: tuple[float, float], size: int) -> Sc
 
 
 def _swap(scene: Scene, item: int, donor: Scene, donor_item: int) -> Scene:
-    """The donor's object at this one's place, with its longest side, turned as its camera saw it."""
+    """The donor's object at this place and of this size, turned as the donor's camera sees it."""
     body = Body(donor.bodies[donor_item].object, scene.bodies[item].size)
     swapped = _set_body(scene, item, body)
     rotations = scene.rotations.copy()
@@ -94,12 +93,16 @@ def _check_object(scene: Scene, item: int) -> int:
 def draw_sheet(factual: Pictures, edited: Counterfactual) -> np.ndarray:
     """Frames before, frames after and masks after, at a few times."""
     times = np.linspace(0, len(factual.frames) - 1, SHOWN).round().astype(int)
-    rows = (
-        factual.frames[times].repeat(2, 1).repeat(2, 2),
-        edited.pictures.frames[times].repeat(2, 1).repeat(2, 2),
-        np.stack([paint_mask(mask) for mask in edited.pictures.masks[times]]),
+    before, after = factual.frames[times], edited.pictures.frames[times]
+    shown = [magnify(frame, RAYS) for frame in after]
+    masks = edited.pictures.masks[times]
+    return compose_sheet(
+        [
+            [magnify(frame, RAYS) for frame in before],
+            shown,
+            [overlay_masks(*pair) for pair in zip(shown, masks, strict=True)],
+        ]
     )
-    return np.concatenate([np.concatenate(list(row), axis=1) for row in rows])
 
 
 def main() -> None:
@@ -154,7 +157,7 @@ def run(arguments: argparse.Namespace) -> None:
             factual_amodal=render_amodal(scene, recipe.size),
         )
     else:
-        Image.fromarray(draw_sheet(factual, edited)).save(arguments.out)
+        save_pictures(arguments.out, [draw_sheet(factual, edited)])
     print(f"wrote {arguments.out}: {edit}")
 
 

@@ -70,8 +70,9 @@ def list_maps(folder: Path) -> dict[str, Path]:
     paths = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in MAPS]
     if not paths:
         raise GeocoError(f"{folder}: there is no environment map here ({', '.join(MAPS)})")
-    order = sorted(paths, key=lambda path: MAPS.index(path.suffix.lower()), reverse=True)
-    return dict(sorted((path.stem, path) for path in order))
+    # The kind that is preferred comes last, and replaces the others.
+    paths.sort(key=lambda path: -MAPS.index(path.suffix.lower()))
+    return dict(sorted({path.stem: path for path in paths}.items()))
 
 
 def read_map(path: Path) -> Float[np.ndarray, "512 1024 3"]:
@@ -109,10 +110,13 @@ def draw_lamps(surroundings: Surroundings, generator: np.random.Generator) -> La
     jitter = generator.uniform(size=(2, STRATA, STRATA))
     columns = invert_cumulative(light.sum(0), (strata + jitter[0]) / STRATA)
     shares = (strata.T + jitter[1]) / STRATA
-    rows = np.empty_like(columns)
-    for place in np.ndindex(columns.shape):
-        rows[place] = invert_cumulative(light[:, int(columns[place])], shares[place])
-    columns, rows = columns.ravel(), rows.ravel()
+    columns = columns.ravel()
+    rows = np.concatenate(
+        [
+            invert_cumulative(light[:, int(column)], share)
+            for column, share in zip(columns, shares.reshape(-1, 1), strict=True)
+        ]
+    )
     colors = radiance[rows.astype(int), columns.astype(int)] + 1e-6
     colors /= (colors @ LUMINANCE)[:, None] * len(colors)
     return Lamps(surroundings.to_direction(columns / width, rows / height), colors)

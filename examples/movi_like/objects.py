@@ -13,6 +13,7 @@ scans come with textures of many megabytes, of which a picture of 128 x 128 show
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -129,7 +130,7 @@ def read_mesh(path: Path) -> Mesh:
                 if kind in values:
                     values[kind].append(words[:3])
                 elif kind == "f":
-                    corners += [(words[0], *pair) for pair in zip(words[1:], words[2:], strict=False)]
+                    corners += [(words[0], *pair) for pair in pairwise(words[1:])]
         vertices = np.array(values["v"], dtype=np.float64)
         places = np.array(values["vt"], dtype=np.float64)
         counts = [len(values[kind]) for kind in ("v", "vt", "vn")]
@@ -137,7 +138,7 @@ def read_mesh(path: Path) -> Mesh:
             [[_read_corner(word, counts) for word in triangle] for triangle in corners]
         )
         if (numbers[..., :2] < 0).any() or (numbers >= np.array(counts)).any():
-            raise GeocoError(f"{path}: a face lacks a texture coordinate or names what is not there")
+            raise GeocoError(f"{path}: a face lacks texture coordinates or names what is not there")
         faces = numbers[..., 0]
         normals = _compute_face_normals(vertices[faces])[:, None].repeat(3, axis=1)
         if values["vn"]:

@@ -46,7 +46,8 @@ def throw_objects(
             body = _add_object(client, hull * size, DENSITY * size**3)
             if _place_object(client, body, hull * size, list(bodies.values()), generator):
                 bodies[number] = body
-        states = np.array([_advance(client, bodies.values(), frame) for frame in range(frames)])
+        there = list(bodies.values())
+        states = np.array([_advance(client, there, frame) for frame in range(frames)])
     finally:
         pybullet.disconnect(client)
     return Trajectory(tuple(bodies), *np.split(states, (3, 7, 10), axis=-1))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from camera import draw_camera, to_matrices
 from light import Surroundings, draw_lamps, list_maps, read_map
-from objects import ScannedObject, list_objects, load_object
+from objects import ScannedObject, list_objects, load_object, locate_prepared
 from physics import Trajectory, throw_objects
 from rendering import Body, Scene
 
@@ -36,6 +36,12 @@ class Library:
         self.object_names, self.map_names = tuple(self._objects), tuple(self._maps)
         self.get_object = lru_cache(maxsize=128)(self._load_object)
         self.get_map = lru_cache(maxsize=8)(self._read_map)
+
+    def list_unprepared(self) -> list[str]:
+        """The objects that no process has read yet."""
+        return [
+            name for name in self._objects if not locate_prepared(name, self._prepared).exists()
+        ]
 
     def _load_object(self, name: str) -> ScannedObject:
         return load_object(self._objects[name], self._prepared)

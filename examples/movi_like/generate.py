@@ -10,7 +10,10 @@ import hashlib
 import multiprocessing
 import os
 import threading
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from rendering import Pictures, render_clip
 
 from geoco.errors import GeocoError
 
+Folders = tuple[Path, Path, Path]  # of objects, of maps and of prepared objects
 _library: Library  # of this process
 
 
@@ -35,51 +39,86 @@ def main() -> None:
     arguments = parser.parse_args()
     recipe = Recipe(arguments.seed, arguments.frames, arguments.size)
     folders = (arguments.objects, arguments.maps, get_prepared_folder(arguments.store))
+    counts = {split: getattr(arguments, split) for split in SPLITS}
     try:
-        for split in SPLITS:
-            generate_split(folders, recipe, arguments.store / split, getattr(arguments, split))
+        generate_clips(folders, recipe, arguments.store, counts)
     except GeocoError as error:
         raise SystemExit(f"error: {error}") from None
+    except BrokenProcessPool:
+        raise SystemExit("error: a process was ended from outside: run again to go on") from None
 
 
-def generate_split(
-    folders: tuple[Path, Path, Path], recipe: Recipe, path: Path, count: int
+def generate_clips(
+    folders: Folders, recipe: Recipe, store: Path, counts: Mapping[str, int]
 ) -> None:
-    """Make the first `count` clips of the split that `path` is named after."""
+    """Make the first clips of each split, as many as `counts` says; what is there is kept."""
     # Not above: the processes that render import this file, and need no torch.
     from geoco.cli.common import make_progress_bars
     from geoco.data.source import RawVideo
-    from geoco.data.store import read_index
-    from geoco.data.store_writer import StoreWriter, check_recipe
+    from geoco.data.store_writer import StoreWriter
 
-    if not count:
+    library = Library(*folders)
+    settings = describe_settings(library, recipe)
+    missing = [
+        split
+        for split, count in counts.items()
+        if count > 0 and not _is_finished(store / split, settings, count)
+    ]
+    if not missing:
         return
-    settings = describe_settings(Library(*folders), recipe)
-    if path.exists():
-        index = read_index(path)
-        check_recipe(path, index.settings, settings)
-        if len(index.videos) != count:
-            raise GeocoError(
-                f"{path}: a finished store of {len(index.videos)} clips cannot become one of "
-                f"{count}: delete it or choose another"
-            )
-        return
+    with _start_workers(folders) as workers, make_progress_bars() as bars:
+        # All before the first clip, so that one that cannot be used is named at once.
+        unprepared = library.list_unprepared()
+        task = bars.add_task("objects", total=len(unprepared))
+        for _ in workers.map(_prepare_object, unprepared):
+            bars.advance(task)
+        for split in missing:
+            count = counts[split]
+            with StoreWriter(store / split, recipe.size, recipe.size, settings) as writer:
+                task = bars.add_task(split, total=count, completed=len(writer))
+                left = range(len(writer), count)
+                made = workers.map(make_clip, repeat(recipe), repeat(split), left)
+                for number, (pictures, metadata) in zip(left, made, strict=True):
+                    name = f"{split}/{number}"
+                    writer.append(RawVideo(name, pictures.frames, pictures.masks, metadata))
+                    bars.advance(task)
+                writer.finish()
+
+
+def _is_finished(path: Path, settings: Mapping[str, Any], count: int) -> bool:
+    from geoco.data.store import read_index
+    from geoco.data.store_writer import check_recipe
+
+    if not path.exists():
+        return False
+    index = read_index(path)
+    check_recipe(path, index.settings, settings)
+    if len(index.videos) != count:
+        raise GeocoError(
+            f"{path}: a finished store of {len(index.videos)} clips cannot become one of {count}: "
+            "delete it or choose another"
+        )
+    return True
+
+
+@contextmanager
+def _start_workers(folders: Folders) -> Iterator[ProcessPoolExecutor]:
+    """A process per core; at an error those that wait for work get none."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # they inherit it: one thread each
     workers = ProcessPoolExecutor(
-        len(os.sched_getaffinity(0)),
+        multiprocessing.cpu_count(),
         multiprocessing.get_context("spawn"),
         initializer=_start_worker,
         initargs=folders,
     )
-    with StoreWriter(path, recipe.size, recipe.size, settings) as writer, workers:
-        left = range(len(writer), count)
-        made = workers.map(make_clip, repeat(recipe), repeat(path.name), left)
-        with make_progress_bars() as bars:
-            task = bars.add_task(path.name, total=count, completed=len(writer))
-            for number, (pictures, metadata) in zip(left, made, strict=True):
-                name = f"{path.name}/{number}"
-                writer.append(RawVideo(name, pictures.frames, pictures.masks, metadata))
-                bars.advance(task)
-        writer.finish()
+    try:
+        yield workers
+    finally:
+        workers.shutdown(cancel_futures=True)
+
+
+def _prepare_object(name: str) -> None:
+    _library.get_object(name)
 
 
 def make_clip(recipe: Recipe, split: str, number: int) -> tuple[Pictures, Any]:

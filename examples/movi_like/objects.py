@@ -64,7 +64,7 @@ def list_objects(folder: Path) -> dict[str, Path]:
 
 def load_object(folder: Path, prepared: Path) -> ScannedObject:
     """An object from its folder, or as it was prepared before in the folder `prepared`."""
-    path = prepared / f"{folder.name}.npz"
+    path = locate_prepared(folder.name, prepared)
     if not path.exists():
         made = prepare_object(folder)
         buffer = io.BytesIO()
@@ -72,6 +72,10 @@ def load_object(folder: Path, prepared: Path) -> ScannedObject:
         write_whole(path, buffer.getvalue())
     with np.load(path, allow_pickle=False) as stored:
         return ScannedObject(name=folder.name, **stored)
+
+
+def locate_prepared(name: str, prepared: Path) -> Path:
+    return prepared / f"{name}.npz"
 
 
 def prepare_object(folder: Path) -> ScannedObject:

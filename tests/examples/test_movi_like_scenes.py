@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -94,19 +95,20 @@ def test_objects_start_apart_in_the_box_and_fly_towards_its_middle(library: clip
     for seed in range(10):
         sizes = np.random.default_rng(seed).uniform(0.75, 3, 8).tolist()
         flight = physics.throw_objects(hulls, sizes, 1, np.random.default_rng(seed))
-        assert flight.kept == tuple(range(8))
+        # Eight as bulky as these fill the box: now and then one finds no place, and is left out.
+        assert len(flight.kept) >= 6
         turned = [
-            size * hull @ camera.to_matrices(flight.rotations[0, k]).T + flight.positions[0, k]
-            for k, (hull, size) in enumerate(zip(hulls, sizes, strict=True))
+            sizes[number] * hulls[number] @ camera.to_matrices(flight.rotations[0, k]).T
+            + flight.positions[0, k]
+            for k, number in enumerate(flight.kept)
         ]
         for corners in turned:
             if (np.ptp(corners, axis=0) <= physics.HIGH - physics.LOW).all():
                 assert (corners.min(0) >= physics.LOW - 1e-6).all()
                 assert (corners.max(0) <= physics.HIGH + 1e-6).all()
         # A plane between each two: one of the faces, or of the two edges' products, suffices.
-        for one in range(8):
-            for other in range(one):
-                assert separate(turned[one], turned[other])
+        for one, other in combinations(turned, 2):
+            assert separate(one, other)
         launch = flight.velocities[0, :, :2] + flight.positions[0, :, :2]
         assert np.abs(launch).max() <= 4
         inward.append(launch)
@@ -302,12 +304,23 @@ def test_a_killed_run_goes_on_where_it_stopped(
 
 def test_a_store_of_other_clips_is_refused(folders: tuple[Path, Path, Path], store: Path) -> None:
     with pytest.raises(GeocoError, match="already imported with other settings"):
-        generate.generate_split(folders, replace(RECIPE, seed=6), store / "train", 12)
+        generate.generate_clips(folders, replace(RECIPE, seed=6), store, {"train": 12})
     with pytest.raises(GeocoError, match="12 clips cannot become one of 13"):
-        generate.generate_split(folders, RECIPE, store / "train", 13)
+        generate.generate_clips(folders, RECIPE, store, {"train": 13})
     before = (store / "train").stat().st_mtime_ns
-    generate.generate_split(folders, RECIPE, store / "train", 12)  # there is nothing to do
+    generate.generate_clips(folders, RECIPE, store, {"train": 12, "test": 0})  # nothing to do
     assert (store / "train").stat().st_mtime_ns == before
+
+
+def test_an_object_that_cannot_be_used_is_named_before_the_first_clip(
+    folders: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    broken = write_objects(tmp_path / "objects")
+    (broken / "pyramid" / "texture.png").write_bytes(b"none")
+    arguments = (broken, folders[1], tmp_path / "stores" / "toy", "--train", 5, *COMMON)
+    said = finish(run("generate.py", *arguments), 1)
+    assert "texture.png: this texture cannot be read" in said
+    assert not (tmp_path / "stores" / "toy").exists()
 
 
 def no_donor(number: int) -> rendering.Scene:

@@ -24,8 +24,8 @@ from scipy.spatial import ConvexHull, QhullError
 from geoco.errors import GeocoError
 from geoco.files import write_whole
 
-MESHES = ("meshes/model.obj", "visual_geometry.obj", "model.obj", "textured.obj")
-TEXTURES = ("materials/textures/texture.png", "texture.png", "meshes/texture.png")
+MESHES = ("meshes/model.obj", "visual_geometry.obj", "model.obj")
+TEXTURES = ("materials/textures/texture.png", "texture.png")
 MOST_TEXELS = 512  # along a side of a prepared texture
 HULL_VERTICES = 64  # of a collision shape
 

@@ -24,6 +24,7 @@ import clips
 import counterfactuals
 import generate
 import light
+import objects
 import physics
 import rendering
 
@@ -176,6 +177,34 @@ def test_each_side_shows_its_part_of_the_texture(library: clips.Library) -> None
         )
         middle = rendering.render_clip(scene, 64).frames[0, 31:33, 31:33].reshape(-1, 3)
         assert ((middle > 60) == (np.array(color) > 0)).all(), number
+
+
+def test_texture_lies_on_its_triangles_as_their_corners_say(library: clips.Library) -> None:
+    """A square whose texture grows redder to the right and greener away from the camera."""
+    corners = np.array([(-1, -1, 0), (1, -1, 0), (1, 1, 0), (-1, 1, 0)], dtype=np.float32)
+    triangles = np.array([(0, 1, 2), (2, 3, 0)], dtype=np.int32)
+    ramp = np.arange(0, 256, 4, dtype=np.uint8)
+    texture = np.zeros((64, 64, 3), dtype=np.uint8)
+    texture[..., 0], texture[..., 1] = ramp, ramp[::-1, None]  # v goes up, rows go down
+    square = objects.ScannedObject(
+        name="square",
+        vertices=corners,
+        triangles=triangles,
+        uv=(corners[triangles][..., :2] + 1) / 2,
+        normals=np.tile(np.array((0, 0, 1), np.float32), (2, 3, 1)),
+        texture=texture,
+        hull=corners,
+    )
+    dark = light.Lamps(OVERHEAD.directions, np.zeros((1, 3)))
+    scene = make_scene(library, (0.0, 0, 1))
+    scene = replace(scene, bodies=(rendering.Body(square, 1.0),), lamps=dark)
+    frame = rendering.render_clip(scene, 128).frames[0]
+    for x, y in ((-0.8, -0.5), (0.8, -0.5), (0.3, 0.8), (-0.6, 0.1)):
+        pixel, _ = camera.project_points(FRONT, np.array((x, y, 1.0)), 128)
+        texel = np.rint(np.array((x + 1, y + 1)) * 32 - 0.5).astype(int)
+        expected = light.encode_srgb(0.35 * light.decode_srgb(ramp[texel]))
+        seen = frame[int(pixel[1]), int(pixel[0]), :2]
+        np.testing.assert_allclose(seen.astype(int), expected.astype(int), atol=5)
 
 
 def test_the_nearer_object_hides_the_other(library: clips.Library) -> None:

@@ -19,7 +19,12 @@ from PIL import Image
 # What a hidden folder holds (an environment, caches) or a run writes is nobody's document.
 PAGES = sorted(
     path
-    for folder in (ROOT, ROOT / "docs", *sorted((ROOT / "weights").glob("*")))
+    for folder in (
+        ROOT,
+        ROOT / "docs",
+        *sorted((ROOT / "examples").glob("*")),
+        *sorted((ROOT / "weights").glob("*")),
+    )
     for path in folder.glob("*.md")
     if not path.parent.name.endswith(".partial")
 )
@@ -29,7 +34,7 @@ SOURCES = sorted(
         ("geoco", "**/*.py"),
         ("tests", "**/*.py"),
         ("benchmarks", "*.py"),
-        ("examples", "*.py"),
+        ("examples", "**/*.py"),
         ("docs", "*.py"),
         ("configs", "*.yaml"),
         (".", "*.toml"),

@@ -202,7 +202,8 @@ def _find_file(weights: str, file: str) -> Path:
             return hub.fetch_from_hub(weights, file)
         except GeocoError as error:
             raise GeocoError(
-                f"model.encoder.weights: cannot get DINOv2, which is published as {error}"
+                f"model.encoder.weights: cannot get DINOv2 (a folder '{weights}' with its "
+                f"{NUMBERS} and {WEIGHTS} would do as well): {error}"
             ) from None
     raise GeocoError(
         f"model.encoder.weights: cannot read DINOv2 from '{weights}': there is no such folder; "

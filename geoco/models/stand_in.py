@@ -17,6 +17,7 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import safetensors.numpy
@@ -45,7 +46,7 @@ _CONFIG = {
 _ROOT = "backbone."
 _FLOAT = 1  # of ONNX's data types
 
-Fields = dict[int, list[int | memoryview]]  # a message: its fields by number, each repeated
+Fields = dict[int, list[Any]]  # a message: its fields by number, whole numbers or bytes
 
 
 def write_stand_in(source: Path, folder: Path | None = None) -> Path:
@@ -131,12 +132,12 @@ def _read_graph(content: bytes) -> Graph:
         parts = _collect_fields(body)
         for node in map(_collect_fields, parts.get(1, [])):
             name, kind = (_decode_text(node, number) for number in (3, 4))
-            inputs = tuple(bytes(one).decode() for one in node.get(1, []))  # type: ignore[arg-type]
+            inputs = tuple(bytes(one).decode() for one in node.get(1, []))
             graph.operations.append(Operation(kind, name, inputs))
         for tensor in map(_collect_fields, parts.get(5, [])):
             if tensor.get(2) == [_FLOAT]:
                 (data,) = tensor[9]
-                values = np.frombuffer(data, "<f4").reshape(tensor.get(1, []))  # type: ignore[arg-type]
+                values = np.frombuffer(data, "<f4").reshape(tensor.get(1, []))
                 graph.constants[_decode_text(tensor, 8)] = values
     except (ValueError, KeyError, IndexError, TypeError):
         raise GeocoError("this is no ONNX file, or a damaged one") from None
@@ -144,12 +145,12 @@ def _read_graph(content: bytes) -> Graph:
 
 
 def _decode_text(message: Fields, number: int) -> str:
-    return bytes(message[number][0]).decode() if number in message else ""  # type: ignore[arg-type]
+    return bytes(message[number][0]).decode() if number in message else ""
 
 
-def _collect_fields(message: int | memoryview) -> Fields:
+def _collect_fields(message: memoryview) -> Fields:
     fields: Fields = {}
-    for number, value in _read_fields(message):  # type: ignore[arg-type]
+    for number, value in _read_fields(message):
         fields.setdefault(number, []).append(value)
     return fields
 

@@ -78,11 +78,13 @@ def find_values(dataset: PaperDataset, name: str, method: str) -> tuple[dict[str
     have a row of their own, below the one they belong to, with an empty label.
     """
     table = find_table(dataset, name)
+    if table is None:
+        return ()
     label, chosen = "", []
-    for row in table.rows if table else ():
+    for row in table.rows:
         label = row[0] or label
         if label == method or label.startswith(f"{method}, "):
-            chosen.append(dict(zip(table.columns, row, strict=True)))  # type: ignore[union-attr]
+            chosen.append(dict(zip(table.columns, row, strict=True)))
     return tuple(chosen)
 
 

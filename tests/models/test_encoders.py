@@ -226,7 +226,7 @@ def test_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(hub, "fetch_from_hub", fetch)
     with pytest.raises(GeocoError, match=r"has no config\.json: expected a folder with"):
         read(tmp_path)
-    with pytest.raises(GeocoError, match=r"published as facebook/dinov2-thin: cannot be reached"):
+    with pytest.raises(GeocoError, match=r"would do as well\): facebook/dinov2-thin: cannot be"):
         read("facebook/dinov2-thin")
     with pytest.raises(GeocoError, match="there is no such folder; expected one, or a name of"):
         read(tmp_path / "nowhere")

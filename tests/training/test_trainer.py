@@ -510,7 +510,7 @@ def test_shipped_configurations_train_through_all_phases(name: str, tmp_path: Pa
 
 def test_the_movi_configuration_trains_through_all_phases(tmp_path: Path) -> None:
     """And the run lives on where the folder of its encoder is gone."""
-    write_dino(tmp_path / "dino", width=384, depth=1, heads=6)
+    write_dino(tmp_path / "dino", width=24, depth=1, heads=2)
     changes = [
         *SMALL,
         "train.quality.least_compactness=0.0",
@@ -520,7 +520,7 @@ def test_the_movi_configuration_trains_through_all_phases(tmp_path: Path) -> Non
         "train.budget=0.0001",
         "train.precision=32-true",
         f"model.encoder.weights={tmp_path / 'dino'}",
-        "model.encoder.backbone.depth=1",
+        "model.encoder.backbone={width: 24, depth: 1, heads: 2}",
         "model.decoder.broadcast=8",
         "model.decoder.layers=[[8,5],[16,3],[16,3]]",
     ]

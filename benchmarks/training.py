@@ -128,7 +128,7 @@ def _measure_schedule(
 
 def _make_stepper(settings: Config, fabric: Fabric, weights: str) -> tuple[Stepper, Curriculum]:
     torch.manual_seed(0)
-    model = build(settings.model).to(fabric.device)
+    model = build(settings.model, pretrained=weights == "none").to(fabric.device)
     if weights != "none":
         file = pretrained.find_weights(weights)
         checkpoints.load_into(model, checkpoints.read_weights(file).tensors, weights)

@@ -1,5 +1,6 @@
 """Small models and data sets, and the command line, for tests of any part."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 
 from geoco import config
 from geoco.data import SolidsDataset
@@ -47,6 +49,53 @@ def make_tiny_model() -> GeoCoModel:
 def build_decoder(design: str, dim: int, **settings: Any) -> Decoder:
     """A decoder by its design; `settings` are those of its section of the configuration."""
     return DECODERS[design](config.DecoderConfig(design=design, **settings), dim)
+
+
+def write_dino(
+    folder: Path, width: int = 24, depth: int = 2, heads: int = 2, registers: int = 0
+) -> config.DinoEncoderConfig:
+    """A thin DINOv2 of random numbers in the Hub's format; returns the settings that read it."""
+    torch.manual_seed(0)
+    shapes = {
+        "embeddings.cls_token": (1, 1, width),
+        "embeddings.mask_token": (1, width),
+        "embeddings.position_embeddings": (1, 1 + 37**2, width),
+        "embeddings.patch_embeddings.projection.weight": (width, 3, 14, 14),
+        "embeddings.patch_embeddings.projection.bias": (width,),
+        "layernorm.weight": (width,),
+        "layernorm.bias": (width,),
+    }
+    if registers:
+        shapes["embeddings.register_tokens"] = (1, registers, width)
+    for number in range(depth):
+        layer = f"encoder.layer.{number}"
+        for part, inputs, outputs in (
+            *((f"attention.attention.{name}", width, width) for name in ("query", "key", "value")),
+            ("attention.output.dense", width, width),
+            ("mlp.fc1", width, 4 * width),
+            ("mlp.fc2", 4 * width, width),
+        ):
+            shapes[f"{layer}.{part}.weight"] = (outputs, inputs)
+            shapes[f"{layer}.{part}.bias"] = (outputs,)
+        for place in ("1", "2"):
+            shapes[f"{layer}.layer_scale{place}.lambda1"] = (width,)
+            shapes[f"{layer}.norm{place}.weight"] = (width,)
+            shapes[f"{layer}.norm{place}.bias"] = (width,)
+    tensors = {name: 0.3 * torch.randn(shape) for name, shape in shapes.items()}
+    numbers = {
+        "model_type": "dinov2_with_registers" if registers else "dinov2",
+        "hidden_size": width,
+        "num_hidden_layers": depth,
+        "num_attention_heads": heads,
+        "image_size": 518,
+        "patch_size": 14,
+        **({"num_register_tokens": registers} if registers else {}),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(numbers))
+    size = config.BackboneConfig(width=width, depth=depth, heads=heads, registers=registers)
+    return config.DinoEncoderConfig(weights=str(folder), backbone=size, dim=16)
 
 
 def make_small_solids() -> SolidsDataset:

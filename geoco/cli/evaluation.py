@@ -169,7 +169,7 @@ def calibrate(
     from geoco.training import selector_threshold
 
     weights = checkpoints.read_weights(run)
-    model = build(weights.config.model)
+    model = build(weights.config.model, pretrained=False)
     checkpoints.load_into(model, weights.tensors, str(run))
     settings = weights.config.train
     generator = torch.Generator().manual_seed(settings.seed)

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from geoco import config as configuration
-from geoco.cli import data, editing, evaluation, publishing, training
+from geoco.cli import data, editing, encoders, evaluation, publishing, training
 from geoco.cli.common import ConfigPath, Overrides, console
 from geoco.errors import GeocoError
 
@@ -24,6 +24,7 @@ model_app = typer.Typer(help="Look at models.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 app.add_typer(data.app, name="data")
 app.add_typer(model_app, name="model")
+app.add_typer(encoders.app, name="encoder")
 app.command("train")(training.train)
 app.command("curriculum")(training.draw_curriculum)
 app.command("slots")(editing.slots)
@@ -86,7 +87,8 @@ def model_summary(path: ConfigPath, overrides: Overrides = None) -> None:
     from geoco.models.build import build
     from geoco.models.interface import parameter_table
 
-    rows = parameter_table(build(configuration.load(path, overrides or ()).model))
+    settings = configuration.load(path, overrides or ()).model
+    rows = parameter_table(build(settings, pretrained=False))
     frozen = any(row[2] for row in rows)
     table = Table("part", "parameters", *(["frozen"] if frozen else []))
     for name, *counts in rows:

@@ -4,6 +4,7 @@ from geoco.config.loading import Section
 from geoco.config.schema import (
     DECODER_DESIGNS,
     MODEL_KINDS,
+    BackboneConfig,
     Color,
     Config,
     ConvEncoderConfig,
@@ -33,6 +34,7 @@ from geoco.config.training import TrainConfig
 __all__ = [
     "DECODER_DESIGNS",
     "MODEL_KINDS",
+    "BackboneConfig",
     "Color",
     "Config",
     "ConvEncoderConfig",

@@ -134,11 +134,34 @@ class ConvEncoderConfig(Section):
     width: int = Field(64, ge=1)
 
 
+class BackboneConfig(Section):
+    """The size of DINOv2's transformer, by which it is built; the defaults are DINOv2-S/14's.
+
+    `geoco.models.dino` says what others need.
+    """
+
+    width: int = Field(384, ge=1)
+    depth: int = Field(12, ge=1)
+    heads: int = Field(6, ge=1)
+    registers: int = Field(0, ge=0)
+
+    @model_validator(mode="after")
+    def _check_heads(self) -> "BackboneConfig":
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} cannot be divided among {self.heads} heads")
+        return self
+
+
 class DinoEncoderConfig(Section):
-    """Frozen DINOv2 features; `weights` is a folder or a name that transformers can load."""
+    """Frozen DINOv2 features.
+
+    `weights` is a folder or a name of the Hub. It is read once, when a training begins: from then
+    on checkpoints hold what was read.
+    """
 
     kind: Literal["dino"] = "dino"
     weights: str = "facebook/dinov2-small"
+    backbone: BackboneConfig = BackboneConfig()
     dim: int = Field(128, ge=1)
 
 

@@ -13,9 +13,16 @@ from geoco.models.interface import Model
 MODELS: dict[str, type[Model]] = {"geoco": GeoCo}
 
 
-def build(settings: Any) -> Model:
-    """The model that a section of `geoco.config.MODEL_KINDS` describes, before any training."""
-    return find_class(settings)(settings)
+def build(settings: Any, pretrained: bool = True) -> Model:
+    """The model that a section of `geoco.config.MODEL_KINDS` describes, before any training.
+
+    Parts that were trained elsewhere are read from where they are, unless `pretrained` is off: for
+    a model that is given a checkpoint's tensors, or is only to be looked at.
+    """
+    model = find_class(settings)(settings)
+    if pretrained:
+        model.read_pretrained()
+    return model
 
 
 def find_class(settings: Any) -> type[Model]:

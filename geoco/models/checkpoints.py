@@ -36,6 +36,7 @@ from geoco.files import (
     write_through,
     write_whole,
 )
+from geoco.models.interface import Model
 
 FORMAT = 1
 WEIGHTS, STATE, BEST = "weights.safetensors", "state.safetensors", "best.json"
@@ -204,7 +205,12 @@ def read_state(path: Path) -> TrainingState:
 
 
 def load_into(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
-    """Give a model the tensors read from `where`: the same names and shapes, or nothing changes."""
+    """Give a model the tensors read from `where`: the same names and shapes, or nothing changes.
+
+    Weights made for others may lack what was trained elsewhere; that is then read from there.
+    """
+    if isinstance(model, Model):
+        tensors = _complete_pretrained(model, tensors, where)
     own = model.state_dict()
     problems = [
         *(f"'{name}' is missing from them" for name in own if name not in tensors),
@@ -221,6 +227,22 @@ def load_into(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> No
             "configuration that is stored with them"
         )
     model.load_state_dict(dict(tensors))
+
+
+def _complete_pretrained(
+    model: Model, tensors: Mapping[str, Tensor], where: str
+) -> Mapping[str, Tensor]:
+    part = f"{model.pretrained_part}."
+    if model.pretrained_part is None or any(name.startswith(part) for name in tensors):
+        return tensors
+    try:
+        model.read_pretrained()
+    except GeocoError as error:
+        raise GeocoError(
+            f"{where}: these weights come without their encoder's backbone: {error}"
+        ) from None
+    own = model.state_dict()
+    return {**tensors, **{name: own[name] for name in own if name.startswith(part)}}
 
 
 def find_run(path: Path) -> Path | None:

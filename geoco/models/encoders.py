@@ -1,15 +1,12 @@
 """Encoders: frames to tokens on a square grid (paper, Sec. 3.1 and the MOVi-C protocol)."""
 
-from pathlib import Path
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from geoco import config
-from geoco.errors import GeocoError
+from geoco.models.dino import PATCH, Backbone, read_published
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_DEVIATION = (0.229, 0.224, 0.225)
@@ -46,59 +43,68 @@ class ConvEncoder(nn.Module):
 class DinoEncoder(nn.Module):
     """Frozen DINOv2: tokens of its last block before the final norm, normalised and projected.
 
-    Images are upsampled to 336 x 336 (bicubic), which gives 24 x 24 patches of 14 pixels. `weights`
-    is a folder or a name that `transformers` can load.
+    Images of `size` pixels are upsampled to 336 x 336 (bicubic, antialiased), which gives 24 x 24
+    patches of 14 pixels. Its backbone is nan until `read_backbone` or a checkpoint fills it.
     """
 
-    SIZE, PATCH = 336, 14
+    SIZE = 336
     mean: Tensor
     deviation: Tensor
+    upsampling: Tensor
 
-    def __init__(self, weights: str | Path, dim: int = 128) -> None:
+    def __init__(self, settings: config.DinoEncoderConfig, size: int) -> None:
         super().__init__()
-        self.dim = dim
-        self.backbone = _load_dino(weights)
+        self.settings, self.dim = settings, settings.dim
+        self.backbone = Backbone(settings.backbone, self.side(size))
         self.backbone.requires_grad_(False)
-        patch, hidden = self.backbone.config.patch_size, self.backbone.config.hidden_size
-        if patch != self.PATCH:
-            raise GeocoError(
-                f"model.encoder.weights: '{weights}' has patches of {patch} pixels, and those of "
-                f"DINOv2 have {self.PATCH}"
-            )
-        self.project = nn.Sequential(nn.LayerNorm(hidden), nn.Linear(hidden, dim))
-        self.register_buffer("mean", torch.tensor(IMAGENET_MEAN)[:, None, None], persistent=False)
-        deviation = torch.tensor(IMAGENET_DEVIATION)[:, None, None]
-        self.register_buffer("deviation", deviation, persistent=False)
+        width = settings.backbone.width
+        self.project = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, settings.dim))
+        constants = {
+            "mean": torch.tensor(IMAGENET_MEAN)[:, None, None],
+            "deviation": torch.tensor(IMAGENET_DEVIATION)[:, None, None],
+            "upsampling": compute_bicubic_matrix(size, self.SIZE),
+        }
+        for name, value in constants.items():
+            self.register_buffer(name, value, persistent=False)
 
     def forward(
         self, image: Float[Tensor, "batch 3 height width"]
     ) -> Float[Tensor, "batch token dim"]:
         with torch.no_grad():
-            size = (self.SIZE, self.SIZE)
-            large = F.interpolate(image, size, mode="bicubic", antialias=True)
-            normal = (large - self.mean) / self.deviation
-            states = self.backbone(normal, output_hidden_states=True).hidden_states[-1]
-        patches = self.side(image.shape[-1]) ** 2
-        result: Tensor = self.project(states[:, -patches:])  # class and register tokens come first
+            tokens = self.backbone(self.cut_patches(image))
+        result: Tensor = self.project(tokens)
         return result
+
+    def cut_patches(
+        self, image: Float[Tensor, "batch 3 height width"]
+    ) -> Float[Tensor, "batch token pixel"]:
+        """The normalised patches of the enlarged image, row by row; in float32 also in autocast."""
+        with torch.autocast(image.device.type, enabled=False):
+            image = image.to(self.upsampling.dtype)
+            large = self.upsampling @ image @ self.upsampling.T
+            normal = (large - self.mean) / self.deviation
+        grid = normal.unflatten(3, (-1, PATCH)).unflatten(2, (-1, PATCH))
+        return grid.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+
+    def read_backbone(self) -> None:
+        """Fill the backbone with what is published under the name in the settings."""
+        side = self.SIZE // PATCH
+        tensors = read_published(self.settings.weights, self.settings.backbone, side)
+        self.backbone.load_state_dict(tensors)
 
     @staticmethod
     def side(size: int) -> int:
         """The side of the token grid, the same for images of any size."""
-        return DinoEncoder.SIZE // DinoEncoder.PATCH
-
-    def train(self, mode: bool = True) -> "DinoEncoder":
-        super().train(mode)
-        self.backbone.eval()
-        return self
+        return DinoEncoder.SIZE // PATCH
 
 
 def build_encoder(
-    settings: config.ConvEncoderConfig | config.DinoEncoderConfig,
+    settings: config.ConvEncoderConfig | config.DinoEncoderConfig, size: int
 ) -> ConvEncoder | DinoEncoder:
+    """An encoder of square images of so many pixels."""
     if isinstance(settings, config.ConvEncoderConfig):
         return ConvEncoder(settings.width)
-    return DinoEncoder(settings.weights, settings.dim)
+    return DinoEncoder(settings, size)
 
 
 def compute_token_side(
@@ -109,15 +115,12 @@ def compute_token_side(
     return kind.side(size)
 
 
-def _load_dino(weights: str | Path) -> Any:
-    try:
-        from transformers import AutoModel
-    except ImportError:
-        raise GeocoError("DINOv2 needs transformers: pip install 'geoco-savi[dino]'") from None
-    try:
-        return AutoModel.from_pretrained(weights)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise GeocoError(
-            f"model.encoder.weights: cannot load DINOv2 from '{weights}': {reason}"
-        ) from None
+def compute_bicubic_matrix(size: int, target: int) -> Float[Tensor, "{target} {size}"]:
+    """What antialiased bicubic interpolation does along one axis, as a matrix.
+
+    Its two axes are independent, and along one that keeps its size it changes nothing: so it
+    resizes the unit vectors. Two products of small matrices are faster than the interpolation.
+    """
+    units = torch.eye(size, dtype=torch.float64)[None, None]
+    resized = F.interpolate(units, (target, size), mode="bicubic", antialias=True)
+    return resized[0, 0].float()

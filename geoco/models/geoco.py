@@ -9,7 +9,7 @@ from geoco import config, geometry
 from geoco.errors import GeocoError
 from geoco.models import encoders, receptive_field
 from geoco.models.decoders import DECODERS, Fields
-from geoco.models.encoders import ConvEncoder
+from geoco.models.encoders import DinoEncoder
 from geoco.models.interface import Model
 from geoco.models.selector import Selector
 from geoco.models.slots import Binding, SlotAttention, Slots
@@ -24,7 +24,7 @@ class GeoCo(Model):
     def __init__(self, settings: config.ModelConfig) -> None:
         super().__init__(settings)
         slots, selector, temporal = settings.slots, settings.selector, settings.temporal
-        self.encoder = encoders.build_encoder(settings.encoder)
+        self.encoder = encoders.build_encoder(settings.encoder, settings.decoder.layers[-1][0])
         self.attention = SlotAttention(
             count=slots.count,
             dim=slots.dim,
@@ -95,14 +95,21 @@ class GeoCo(Model):
     def picture_parameters(self) -> list[nn.Parameter]:
         return [*self.encoder.parameters(), *self.decoder.parameters()]
 
+    @property
+    def pretrained_part(self) -> str | None:
+        return "encoder.backbone" if isinstance(self.encoder, DinoEncoder) else None
+
+    def read_pretrained(self) -> None:
+        if isinstance(self.encoder, DinoEncoder):
+            self.encoder.read_backbone()
+
     def set_reference_scale(self, value: float) -> None:
         self.decoder.set_reference_scale(value)
 
     def compile_parts(self) -> None:
         # Otherwise a compiled part frees what it saved on the first of the two backward passes.
         torch._functorch.config.donated_buffer = False
-        if isinstance(self.encoder, ConvEncoder):
-            self.encoder.compile(dynamic=False)
+        self.encoder.compile(dynamic=False)
         self.attention.compile(dynamic=False)
         self.decoder.compile_parts()
 

@@ -129,6 +129,17 @@ class Model(nn.Module, ABC):
         """Those that read pictures and draw them; what binds slots lies between."""
         return self.decoder_parameters()
 
+    @property
+    def pretrained_part(self) -> str | None:
+        """The part that was trained elsewhere and stays as it is, by name; mostly there is none.
+
+        A checkpoint has its tensors; weights made for others may lack them.
+        """
+        return None
+
+    def read_pretrained(self) -> None:
+        """Read that part from where the settings say; until then it is nan."""
+
     def set_reference_scale(self, value: float) -> None:
         """Move the scale at which steered layers are ordinary convolutions, where there are any."""
 

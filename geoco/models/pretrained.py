@@ -10,6 +10,7 @@ from geoco.errors import GeocoError
 from geoco.files import PARTIAL, REPLACED
 from geoco.models import checkpoints
 from geoco.models.build import build
+from geoco.models.hub import fetch_from_hub, is_hub_name
 from geoco.models.interface import Model
 
 # Beside the package in a checkout, inside it when installed from a wheel.
@@ -49,7 +50,7 @@ def load(name: str | Path, device: str = "cpu") -> LoadedModel:
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise GeocoError(f"device '{device}': expected cpu, or cuda where PyTorch finds one")
     weights = checkpoints.read_weights(find_weights(name))
-    model = build(weights.config.model)
+    model = build(weights.config.model, pretrained=False)
     checkpoints.load_into(model, weights.tensors, str(name))
     limits = weights.extra.get(TRAINED_SCALES)
     low, high = (
@@ -71,32 +72,8 @@ def find_weights(name: str | Path) -> Path:
     if path.exists():
         return path
     if is_hub_name(name):
-        return fetch_from_hub(str(name))
+        return fetch_from_hub(str(name), checkpoints.WEIGHTS)
     raise GeocoError(
         f"{name}: there is no such model: give a run, a file of weights"
         + (f", or one of {', '.join(known)}" if known else "")
     )
-
-
-def is_hub_name(name: str | Path) -> bool:
-    """Whether a name has the form of a repository's, user/name."""
-    return isinstance(name, str) and name.count("/") == 1 and not name.startswith((".", "/", "~"))
-
-
-def fetch_from_hub(name: str, file: str = checkpoints.WEIGHTS) -> Path:
-    """A file of a repository of the Hub, fetched if it is not here yet."""
-    try:
-        from huggingface_hub import hf_hub_download
-        from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-    except ModuleNotFoundError:
-        raise GeocoError(
-            f"{name}: there is no such file, and models of the Hub need huggingface_hub: "
-            "pip install 'geoco-savi[hub]'"
-        ) from None
-    try:
-        return Path(hf_hub_download(name, file))
-    except (HfHubHTTPError, HFValidationError, OSError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else "no connection"
-        raise GeocoError(
-            f"{name}: neither a file nor a model of the Hub that can be reached: {reason}"
-        ) from None

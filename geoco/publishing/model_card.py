@@ -16,6 +16,7 @@ import yaml
 
 from geoco.config import (
     Config,
+    ConvEncoderConfig,
     DinoEncoderConfig,
     FolderSource,
     MoviSource,
@@ -25,6 +26,7 @@ from geoco.config import (
 )
 from geoco.errors import GeocoError
 from geoco.evaluation import build_text_tables, format_markdown
+from geoco.models.dino import STAND_IN
 from geoco.models.interface import Model, parameter_table
 from geoco.training import metrics_log, run_folder
 from geoco.training.curriculum import Curriculum
@@ -129,9 +131,7 @@ class Card:
 
     def _describe_parts(self) -> str:
         model = self.config.model
-        encoder = (
-            "DINOv2 features" if isinstance(model.encoder, DinoEncoderConfig) else "convolutions"
-        )
+        encoder = _name_features(model.encoder)
         extras = [
             *(["a selector that gives stray pixels back"] if model.selector.enabled else []),
             *(["a temporal initializer"] if model.temporal.enabled else []),
@@ -326,6 +326,14 @@ def name_dataset(config: Config) -> str | None:
             return None
 
 
+def _name_features(encoder: ConvEncoderConfig | DinoEncoderConfig) -> str:
+    if isinstance(encoder, ConvEncoderConfig):
+        return "convolutions"
+    if Path(encoder.weights).name == STAND_IN:
+        return f"features of `{STAND_IN}`, a stand-in for DINOv2 and not its published weights"
+    return f"DINOv2 features (`{encoder.weights}`)"
+
+
 def describe_data(config: Config) -> str:
     """The training data in a line."""
     extra_stores = [
@@ -347,7 +355,7 @@ def _describe_own_data(config: Config) -> str:
         case Obj3DSource():
             return f"Obj3D as published, {size}"
         case MoviSource(name=name):
-            return f"{name.replace('_', '-').replace('movi', 'MOVi')}, {size}"
+            return f"MOVi-{name[-1].upper()}, {size}"
         case FolderSource():
             return f"a folder of videos, {size}"
         case _:

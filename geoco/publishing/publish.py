@@ -25,8 +25,9 @@ from geoco.evaluation import TABLES, SlotModel, adapter
 from geoco.evaluation.figures import FOLDER as FIGURES
 from geoco.evaluation.run import describe_population
 from geoco.files import PARTIAL, REPLACED, recover_folder, write_folder, write_through
-from geoco.models import checkpoints, pretrained
+from geoco.models import checkpoints, hub, pretrained
 from geoco.models.build import build
+from geoco.models.dino import STAND_IN
 from geoco.publishing import model_card, reference_windows
 from geoco.publishing.model_card import Card, MeasuredResults
 from geoco.publishing.reference_windows import FirstWindows
@@ -95,7 +96,7 @@ def publish(
     weights = checkpoints.read_weights(source)
     config = _override_places(weights.config, places)
     shared = make_portable(config)
-    model = build(weights.config.model)
+    model = build(weights.config.model, pretrained=False)
     checkpoints.load_into(model, weights.tensors, str(source))
     ours = adapter(model.eval(), config)
     measured = None
@@ -143,8 +144,8 @@ def verify(name: str | Path) -> Verification:
     loaded = pretrained.load(name)
     place = pretrained.find_weights(name)
     file = place / FIRST if place.is_dir() else place.with_name(FIRST)
-    if not file.exists() and not Path(name).exists() and pretrained.is_hub_name(name):
-        file = pretrained.fetch_from_hub(str(name), FIRST)
+    if not file.exists() and not Path(name).exists() and hub.is_hub_name(name):
+        file = hub.fetch_from_hub(str(name), FIRST)
     first, psnr, masks = reference_windows.read_file(file)
     factual = first.evaluate(adapter(loaded.model, loaded.config))
     fresh = None
@@ -205,7 +206,12 @@ def measure_trained_scales(
 def make_portable(config: Config) -> Config:
     """A configuration that names no place of this machine: of absolute paths the last part."""
     data, encoder = config.data, getattr(config.model, "encoder", None)
-    if isinstance(encoder, DinoEncoderConfig) and encoder.weights.startswith((".", "/", "~")):
+    if isinstance(encoder, DinoEncoderConfig) and Path(encoder.weights).name == STAND_IN:
+        model = config.model.model_copy(
+            update={"encoder": encoder.model_copy(update={"weights": STAND_IN})}
+        )
+        config = config.model_copy(update={"model": model})
+    elif isinstance(encoder, DinoEncoderConfig) and encoder.weights.startswith((".", "/", "~")):
         raise GeocoError(
             "model.encoder.weights is a place on this machine: say under which name others find "
             "it, as in model.encoder.weights=facebook/dinov2-small"

@@ -68,7 +68,7 @@ def _check_origin(origin: Path, config: Config) -> None:
     """Whether a run of this configuration can begin there; before anything is written."""
     weights = checkpoints.read_weights(origin)
     checkpoints.read_state(origin)
-    model = build(config.model)
+    model = build(config.model, pretrained=False)
     checkpoints.load_into(model, weights.tensors, str(origin))
     if config.train.ema != weights.config.train.ema:
         raise GeocoError(

@@ -113,7 +113,7 @@ def load_with_new_selector(settings: Config, tensors: dict[str, Tensor], where: 
     """The model with its own weights but for the selector, which begins again."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.train.seed)
-        model = build(settings.model)
+        model = build(settings.model, pretrained=False)
     fresh = {name: value for name, value in model.state_dict().items() if _is_of_selector(name)}
     kept = {name: value for name, value in tensors.items() if not _is_of_selector(name)}
     checkpoints.load_into(model, kept | fresh, where)

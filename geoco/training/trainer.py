@@ -65,7 +65,9 @@ class Trainer:
                 "processes: choose a multiple"
             )
         torch.manual_seed(self.settings.seed)
-        self.model = build(self.config.model).to(fabric.device)
+        # A checkpoint has all tensors, so that a run goes on where its encoder's folder is gone.
+        fresh = checkpoints.find_latest(run.checkpoints) is None
+        self.model = build(self.config.model, pretrained=fresh).to(fabric.device)
         self.curriculum = Curriculum(self.config, self.model.cold_scale)
         self.stepper = Stepper(self.model, self.config, fabric)
         self.step = 0

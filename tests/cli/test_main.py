@@ -39,6 +39,7 @@ def test_help_shows_every_command_with_an_example() -> None:
         ("edit",),
         ("serve",),
         ("model", "summary"),
+        ("encoder", "stand-in"),
         ("config", "show"),
         ("data", "import"),
         ("data", "inspect"),

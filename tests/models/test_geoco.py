@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers import write_dino
 
 from geoco import config
 from geoco.errors import GeocoError
 from geoco.models import compositing
+from geoco.models.build import build
 from geoco.models.decoders import DECODERS
 from geoco.models.geoco import GeoCo
 from geoco.models.interface import parameter_table
@@ -122,14 +124,11 @@ def test_shipped_models_draw(name: str) -> None:
 
 
 def test_the_movi_model_draws(tmp_path: Path) -> None:
-    transformers = pytest.importorskip("transformers")
-    shape = transformers.Dinov2Config(
-        hidden_size=384, num_hidden_layers=1, num_attention_heads=6, image_size=518, patch_size=14
-    )
-    transformers.Dinov2Model(shape).save_pretrained(tmp_path)
+    write_dino(tmp_path, width=384, depth=1, heads=6)
     path = ROOT / "configs" / "geoco-movi-c.yaml"
-    settings = config.load(path, [f"model.encoder.weights={tmp_path}"]).model
-    model = GeoCo(settings)
+    changes = [f"model.encoder.weights={tmp_path}", "model.encoder.backbone.depth=1"]
+    model = build(config.load(path, changes).model)
+    assert isinstance(model, GeoCo)
     scene = model(torch.rand(1, 2, 3, 64, 64), torch.Generator().manual_seed(0))
     assert scene.alpha.shape == (1, 2, 11, 64, 64)
     assert scene.binding.attention.shape == (1, 2, 11, 576)

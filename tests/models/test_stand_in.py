@@ -1,15 +1,14 @@
-"""The stand-in for DINOv2: what is read of an ONNX file, written by others' libraries."""
+"""The stand-in for DINOv2: what is read of an ONNX file."""
 
+import hashlib
 import importlib.util
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from onnx import helper, numpy_helper
 
 from geoco import config
 from geoco.errors import GeocoError
@@ -37,54 +36,15 @@ def make_parts() -> dict[str, np.ndarray]:
 POSITIONS = np.arange(5 * WIDTH, dtype="<f4").reshape(1, 5, WIDTH)
 
 
-def build_messages() -> Any:
-    """The messages of ONNX that are used, by the library of Protocol Buffers."""
-    kinds = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="o.proto", package="o", syntax="proto2")
-    messages: Mapping[str, tuple[tuple[str, int, int | str, bool], ...]] = {
-        "Tensor": (
-            ("dims", 1, kinds.TYPE_INT64, True),
-            ("data_type", 2, kinds.TYPE_INT32, False),
-            ("name", 8, kinds.TYPE_STRING, False),
-            ("raw_data", 9, kinds.TYPE_BYTES, False),
-        ),
-        "Node": (
-            ("input", 1, kinds.TYPE_STRING, True),
-            ("output", 2, kinds.TYPE_STRING, True),
-            ("name", 3, kinds.TYPE_STRING, False),
-            ("op_type", 4, kinds.TYPE_STRING, False),
-            ("weight", 9, kinds.TYPE_FLOAT, False),  # of a kind that is passed over
-            ("double", 10, kinds.TYPE_DOUBLE, False),
-        ),
-        "Graph": (("node", 1, "Node", True), ("initializer", 5, "Tensor", True)),
-        "Model": (("ir_version", 1, kinds.TYPE_INT64, False), ("graph", 7, "Graph", False)),
-    }
-    for name, fields in messages.items():
-        message = file.message_type.add(name=name)
-        for field, number, kind, repeated in fields:
-            label = kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL
-            added = message.field.add(name=field, number=number, label=label)
-            if isinstance(kind, str):
-                added.type, added.type_name = kinds.TYPE_MESSAGE, f".o.{kind}"
-            else:
-                added.type = kind
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("o.Model"))
-
-
 def write_onnx(positions: bool = True) -> bytes:
     """As an exporter does: matrices transposed and renamed, positions in two."""
-    model = build_messages()(ir_version=7)
+    constants, nodes = [], []
 
-    def add_constant(name: str, value: np.ndarray, kind: int = 1) -> None:
-        data = np.ascontiguousarray(value).tobytes()
-        model.graph.initializer.add(dims=value.shape, data_type=kind, name=name, raw_data=data)
+    def add_constant(name: str, value: np.ndarray) -> None:
+        constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
 
     def add_node(kind: str, name: str, *inputs: str) -> None:
-        model.graph.node.add(
-            input=inputs, output=["out"], name=name, op_type=kind, weight=0.5, double=0.25
-        )
+        nodes.append(helper.make_node(kind, inputs, ["out"], name=name))
 
     for number, (name, value) in enumerate(make_parts().items()):
         if value.ndim == 2:
@@ -103,9 +63,11 @@ def write_onnx(positions: bool = True) -> bytes:
     # What the package adds to the backbone.
     add_constant("decoder.weight", np.ones((2, 2), "<f4"))
     add_constant("onnx::MatMul_99", np.ones((2, 2), "<f4"))
-    add_constant("sizes", np.ones(3, "<i8"), kind=7)
+    add_constant("sizes", np.ones(3, "<i8"))
     add_node("MatMul", "/decoder/MatMul", "earlier", "onnx::MatMul_99")
-    return model.SerializeToString()
+    graph = helper.make_graph(nodes, "exported", [], [], constants)
+    content: bytes = helper.make_model(graph).SerializeToString()
+    return content
 
 
 def test_conversion() -> None:
@@ -140,7 +102,7 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_wheel_becomes_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stand_in, "CHECKSUM", stand_in.hashlib.sha256(write_onnx()).hexdigest())
+    monkeypatch.setattr(stand_in, "CHECKSUM", hashlib.sha256(write_onnx()).hexdigest())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with zipfile.ZipFile(tmp_path / "it.whl", "w") as wheel:
         wheel.writestr(stand_in.MEMBER, write_onnx())

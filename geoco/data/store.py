@@ -9,7 +9,7 @@ disk; so an import killed at any moment goes on where it stopped.
 
 import json
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
@@ -94,9 +94,10 @@ class StoreDataset(Dataset[Clip]):
 
     @property
     def description(self) -> str:
-        """The dataset in a line."""
+        """The dataset in a line; it names a published one, by which results are told apart."""
         size = f"{self.index.height} x {self.index.width}"
-        return f"store, {self.path.name} split: {len(self.index.videos):,} videos, {size}"
+        kind = f"store{_name_source(self.index.settings)}"
+        return f"{kind}, {self.path.name} split: {len(self.index.videos):,} videos, {size}"
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -186,6 +187,17 @@ class StoreDataset(Dataset[Clip]):
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k not in ("_frames", "_masks")}
+
+
+def _name_source(settings: Mapping[str, Any]) -> str:
+    """' of Obj3D' or ' of MOVi-C', as published; nothing for other imports."""
+    match settings.get("source"):
+        case {"kind": "obj3d"}:
+            return " of Obj3D"
+        case {"kind": "movi", "name": str(name)}:
+            return f" of MOVi-{name[-1].upper()}"
+        case _:
+            return ""
 
 
 def read_index(path: Path) -> StoreIndex:

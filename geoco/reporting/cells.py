@@ -17,22 +17,28 @@ KINDS = ("position", "scale", "transplant")
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table as plain text; `printed` are the paper's rows, `rows` those measured here."""
+    """A table as plain text: `rows` are measured here, `paper` has what the paper prints."""
 
     title: str
     columns: Cells
     rows: tuple[Cells, ...]
     caption: str
-    printed: tuple[Cells, ...] = ()
+    paper: PaperTable | None = None
+
+    @property
+    def printed(self) -> tuple[Cells, ...]:
+        """The paper's rows, which say that they are the paper's, and of which data."""
+        if self.paper is None:
+            return ()
+        return tuple(
+            (f"{label} (paper, {self.paper.dataset})" if label else "", *cells)
+            for label, *cells in self.paper.rows
+        )
 
 
 def add_rows(printed: PaperTable, title: str, rows: Sequence[Cells], caption: str) -> TextTable:
-    """Our rows under the paper's, which say that they are the paper's."""
-    theirs = tuple(
-        (f"{label} (paper, {printed.dataset})" if label else "", *cells)
-        for label, *cells in printed.rows
-    )
-    return TextTable(title, printed.columns, tuple(rows), caption, theirs)
+    """Our rows under the paper's, in the paper's columns."""
+    return TextTable(title, printed.columns, tuple(rows), caption, printed)
 
 
 def label_measured(label: str) -> str:

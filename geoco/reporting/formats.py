@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from geoco.reporting.cells import DASH, TextTable
 from geoco.reporting.paper import Cells
+from geoco.reporting.paper_rows import fit_to_data
 from geoco.reporting.results import Values
 
 # Plain letters on the left, the paper's formula on the right.
@@ -86,7 +87,7 @@ def format_markdown(title: str, population: Values, tables: Sequence[TextTable])
         _format_markdown_rows(TextTable("", ("Population", ""), about, "")),
         _NOTE,
     ]
-    for table in tables:
+    for table in (fit_to_data(table, population) for table in tables):
         parts += [f"## {table.title}", _format_markdown_rows(table), table.caption]
     return "\n\n".join(parts) + "\n"
 
@@ -100,7 +101,8 @@ def format_latex(title: str, population: Values, tables: Sequence[TextTable]) ->
         *(f"{key}: {value}" for key, value in population.items()),
     ]
     head = "\n".join("% " + " ".join(note.split()) for note in notes)
-    return "\n\n".join([head, *(_format_latex_table(table) for table in tables)]) + "\n"
+    fitted = (fit_to_data(table, population) for table in tables)
+    return "\n\n".join([head, *map(_format_latex_table, fitted)]) + "\n"
 
 
 def format_latex_text(text: str) -> str:

@@ -1,36 +1,46 @@
-"""What the paper prints: its tables of Obj3D (and one of MOVi-C), cell by cell as they stand there.
+"""What the paper prints of Obj3D: its tables, cell by cell as they stand there.
 
 They are of the authors' own runs and data. Each table is named by the paper's label; the columns
 are the paper's too, in plain letters. "Radius: Mean" is the column "Mean" below the heading
-"Radius", and a row without a name belongs to the one above it.
+"Radius", and a row without a name belongs to the one above it. MOVi-C is in `paper_video`;
+`paper_rows` says which of the two fits results, and finds values by dataset, table and method.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 Cells = tuple[str, ...]
+PaperDataset = Literal["Obj3D", "MOVi-C"]
 
 
 @dataclass(frozen=True)
 class PaperTable:
-    """One table of the paper; the first column holds the method."""
+    """One table of the paper; the first column holds the method.
 
+    What is measured alike on both datasets has one `name`, whatever the paper calls its tables.
+    """
+
+    name: str
     label: str
-    dataset: str
+    dataset: PaperDataset
     columns: Cells
     rows: tuple[Cells, ...]
 
 
-def _parse_table(label: str, columns: str, rows: str, dataset: str = "Obj3D") -> PaperTable:
+def parse_table(
+    name: str, label: str, columns: str, rows: str, dataset: PaperDataset = "Obj3D"
+) -> PaperTable:
     """Cells with bars between: the σ_r|g of the columns is why these have two."""
 
     def cells(line: str, bar: str) -> Cells:
         return tuple(cell.strip() for cell in line.split(bar))
 
     lines = tuple(cells(line, "|") for line in rows.strip().splitlines())
-    return PaperTable(label, dataset, cells(columns, "||"), lines)
+    return PaperTable(name, label, dataset, cells(columns, "||"), lines)
 
 
-MAIN_FACTUAL = _parse_table(
+MAIN_FACTUAL = parse_table(
+    "main-factual",
     "tab:obj3d-main",
     "Method || PSNR ↑ || E_p→ĉ ↓ || E_p→c* ↓ || E_ĉ→c* ↓ || O_attn ↓ || σ_r|g ↓ || σ_A|g ↓",
     """
@@ -39,7 +49,8 @@ MAIN_FACTUAL = _parse_table(
     GeoCo-SAVi | 44.210 | 0.0107 | 0.0436 | 0.0391 | 0.0007 | 0.0211 | 0.0086
     """,
 )
-MAIN_EDITING = _parse_table(
+MAIN_EDITING = parse_table(
+    "main-editing",
     "tab:obj3d-main",
     "Method || F_pos ↑ || F_scl ↑ || F_app ↑ || E_Δp ↓ || β_r → 1 || β_A → 2 || D_app ↓",
     """
@@ -48,7 +59,8 @@ MAIN_EDITING = _parse_table(
     GeoCo-SAVi | 93.29 | 92.72 | 91.09 | 0.0051 | 1.0339 | 2.0225 | 0.0124
     """,
 )
-EDITING = _parse_table(
+EDITING = parse_table(
+    "editing",
     "tab:edit-mask-f1",
     "Method / scope || F_pos ↑ || F_scl ↑ || F_app ↑ || E_Δp ↓ || D_app ↓",
     """
@@ -63,7 +75,8 @@ EDITING = _parse_table(
     GeoCo-SAVi, interior | 93.40 | 93.20 | 93.08 | 0.00509 | 0.01240
     """,
 )
-CURVES = _parse_table(
+CURVES = parse_table(
+    "curves",
     "tab:obj3d-new-curves",
     "Method / scope || β_r → 1 || β_A → 2 || β_r def. || β_A def.",
     """
@@ -75,7 +88,8 @@ CURVES = _parse_table(
     GeoCo-SAVi, interior | 1.03391 | 2.02246 | 7380/7386 | 7384/7386
     """,
 )
-COUNTS = _parse_table(
+COUNTS = parse_table(
+    "counts",
     "tab:obj3d-new-counts",
     "Method / scope || N_pos || N_scl || N_app || E_Δp def. || D_app def.",
     """
@@ -87,7 +101,8 @@ COUNTS = _parse_table(
     GeoCo-SAVi, interior | 30319 | 30654 | 4698 | 30319/30319 | 4698/4698
     """,
 )
-DISAPPEARANCE = _parse_table(
+DISAPPEARANCE = parse_table(
+    "disappearance",
     "tab:obj3d-new-empty",
     "Method / scope || Position ↓ || Scale ↓ || Transplant ↓",
     """
@@ -99,7 +114,8 @@ DISAPPEARANCE = _parse_table(
     GeoCo-SAVi, all | 1/36805 (0.00) | 12/37280 (0.03) | 0/7397 (0.00)
     """,
 )
-FIXED_GEOMETRY = _parse_table(
+FIXED_GEOMETRY = parse_table(
+    "fixed-geometry",
     "tab:obj3d-new-fixed",
     "Method || s || r̄ || σ_r|g ↓ || CV_r|g ↓ || σ_A|g ↓ || N",
     """
@@ -114,7 +130,8 @@ FIXED_GEOMETRY = _parse_table(
     GeoCo-SAVi | 0.3 | 0.23137 | 0.03109 | 0.13439 | 0.01907 | 9320
     """,
 )
-SHARED_BACKGROUND = _parse_table(
+SHARED_BACKGROUND = parse_table(
+    "shared-background",
     "tab:shared-background-stability",
     "Method || s || Radius: Mean || Radius: Std. ↓ || Radius: CV ↓ "
     "|| Coverage: Mean || Coverage: Std. ↓ || Coverage: CV ↓",
@@ -124,7 +141,8 @@ SHARED_BACKGROUND = _parse_table(
     GeoCo-SAVi | 0.2 | 0.15521 | 0.02029 | 0.13075 | 0.03364 | 0.00836 | 0.24846
     """,
 )
-NOOP = _parse_table(
+NOOP = parse_table(
+    "noop",
     "tab:obj3d-new-noop",
     "Method || F_pos^noop || F_scl^noop || F_app^noop",
     """
@@ -133,7 +151,8 @@ NOOP = _parse_table(
     GeoCo-SAVi | 37.02 | 63.54 | 80.04
     """,
 )
-EXTERNAL_CENTERS = _parse_table(
+EXTERNAL_CENTERS = parse_table(
+    "external-centers",
     "tab:external-centers",
     "Method || E_p→ĉ ↓ || E_p→c* ↓ || E_ĉ→c* ↓",
     """
@@ -142,7 +161,8 @@ EXTERNAL_CENTERS = _parse_table(
     GeoCo-SAVi | 0.01126 | 0.04361 | 0.03910
     """,
 )
-ALL_SLOT_POSITION = _parse_table(
+ALL_SLOT_POSITION = parse_table(
+    "all-slot-position",
     "tab:allslot-position",
     "Method || E_p→ĉ ↓ || Defined || Edit objects",
     """
@@ -151,7 +171,8 @@ ALL_SLOT_POSITION = _parse_table(
     GeoCo-SAVi | 0.01065 | 9320 | 9320
     """,
 )
-SCALE_CALIBRATION = _parse_table(
+SCALE_CALIBRATION = parse_table(
+    "scale-calibration",
     "tab:factual-scale-calibration",
     "Method || N || Linear R² ↑ || Unit-slope log R² ↑ || Std[log(r/s)] ↓",
     """
@@ -160,7 +181,8 @@ SCALE_CALIBRATION = _parse_table(
     GeoCo-SAVi | 9320 | 0.7924 | 0.6873 | 0.1394
     """,
 )
-FINITE_GRID = _parse_table(
+FINITE_GRID = parse_table(
+    "finite-grid",
     "tab:finite-grid-errors",
     "Method / edit || Raw-logit RMSE (%), N: Native ↓ || Raw-logit RMSE (%), N: Extended ↓ "
     "|| Extended-canvas final outputs: Prob. RMSE ↓ || Extended-canvas final outputs: F1 ↑ "
@@ -170,7 +192,8 @@ FINITE_GRID = _parse_table(
     GeoCo-SAVi, scaling | 2.0376 (10324) | 0.9230 (10324) | 0.01049 | 95.69 | 95.17 | 10324
     """,
 )
-COMMON_EDIT = _parse_table(
+COMMON_EDIT = parse_table(
+    "common-edit",
     "tab:obj3d-common-edit",
     "Method || F_pos ↑ || F_scl ↑",
     """
@@ -179,7 +202,8 @@ COMMON_EDIT = _parse_table(
     GeoCo-SAVi | 93.77 | 92.93
     """,
 )
-ORACLE_RGB = _parse_table(
+ORACLE_RGB = parse_table(
+    "oracle-rgb",
     "tab:obj3d-oracle-rgb",
     "Method || Full image: Position ↑ || Full image: Scale ↑ || Full image: Transplant ↑ "
     "|| Editing region: Position ↑ || Editing region: Scale ↑ || Editing region: Transplant ↑",
@@ -189,7 +213,8 @@ ORACLE_RGB = _parse_table(
     GeoCo-SAVi | 39.914 | 40.176 | 35.728 | 30.883 | 30.889 | 24.428
     """,
 )
-RGB_PRESERVATION = _parse_table(
+RGB_PRESERVATION = parse_table(
+    "rgb-preservation",
     "tab:obj3d-rgb-preservation",
     "Method || RGB MAE ×10³: Position ↓ || RGB MAE ×10³: Scale ↓ "
     "|| Changed pixels (%): Position ↓ || Changed pixels (%): Scale ↓",
@@ -198,19 +223,6 @@ RGB_PRESERVATION = _parse_table(
     SlotAug | 0.8296 | 0.7756 | 2.1646 | 1.9778
     GeoCo-SAVi | 0.4939 | 0.6873 | 1.2360 | 1.6966
     """,
-)
-TUBES = _parse_table(
-    "tab:video-tube-f1",
-    "Method || F_pos ↑ || F_scl ↑ || F_app ↑",
-    """
-    STAITUS | 75.34 | 72.14 | 45.15
-    | [73.46, 77.12] | [70.14, 74.01] | [39.71, 50.41]
-    GeoCo-SAVi | 86.51 | 84.93 | 74.01
-    | [85.68, 87.31] | [84.03, 85.82] | [70.48, 77.26]
-    STAITUS, no-op | 54.60 | 61.77 | 47.20
-    GeoCo-SAVi, no-op | 40.99 | 64.60 | 58.39
-    """,
-    dataset="MOVi-C",
 )
 TABLES = (
     MAIN_FACTUAL,
@@ -229,5 +241,4 @@ TABLES = (
     COMMON_EDIT,
     ORACLE_RGB,
     RGB_PRESERVATION,
-    TUBES,
 )

@@ -6,7 +6,7 @@ Nothing here computes anything, and nothing needs torch: a text table is made fr
 
 from collections.abc import Callable, Mapping
 
-from geoco.reporting import paper
+from geoco.reporting import paper, paper_video
 from geoco.reporting.cells import (
     KINDS,
     TextTable,
@@ -256,4 +256,4 @@ def build_tubes(name: str, values: Values) -> TextTable:
         f"Tube F1 (percent) of one object in each of {values['eligible']} videos, all "
         f"{values['frames']} frames retained; edits: {edits}."
     )
-    return add_rows(paper.TUBES, "Whole-video editing", rows, caption)
+    return add_rows(paper_video.TUBES, "Whole-video editing", rows, caption)

@@ -149,6 +149,7 @@ def test_obj3d_from_files_to_clips(tmp_path: Path) -> None:
     done = [(progress.split, progress.done, progress.total) for progress in seen]
     assert done == [("val", 0, 2), ("val", 1, 2), ("val", 2, 2), ("test", 0, 1), ("test", 1, 1)]
     dataset = StoreDataset(config, "val")
+    assert dataset.description == "store of Obj3D, val split: 2 videos, 16 x 16"
     assert len(dataset) == 2 * 13
     clip = dataset[14]
     assert (clip.source, clip.frames.tolist()) == ("val/1", [8, 9, 10, 11])
@@ -223,7 +224,9 @@ def test_folder_import(tmp_path: Path) -> None:
         Image.new("RGB", (32, 16), (number, 50, 255)).save(frames / f"{number}.png")
     config = store_of(tmp_path / "store", FolderSource(path=tmp_path / "raw", split="test"))
     assert list(import_data(config, nothing)) == ["test"]
-    clip = StoreDataset(config, "test")[0]
+    dataset = StoreDataset(config, "test")
+    assert dataset.description.startswith("store, test split: 1 videos")
+    clip = dataset[0]
     assert clip.source == "clip"
     assert clip.video[0, :, 4, 4].tolist() == [0, 50, 255]
 
@@ -237,6 +240,7 @@ def test_movi_is_imported_with_its_masks(tmp_path: Path) -> None:
     assert seen[-1] == ImportProgress("val", 3, 3)
     videos = list(movi.read_videos(source, "val"))
     dataset = StoreDataset(config, "val")
+    assert dataset.description == "store of MOVi-C, val split: 3 videos, 12 x 16"
     assert [clip.source for clip in dataset if int(clip.frames[0]) == 0] == [
         video.source for video in videos
     ]

@@ -196,32 +196,6 @@ def test_every_result_has_a_table_and_every_row_as_many_cells() -> None:
     assert len({text.title for text in texts}) == len(texts)
 
 
-# -- the paper -------------------------------------------------------------------------------------
-
-
-def test_printed_values_are_the_papers() -> None:
-    """Every printed row stands in the table of that label, in this order, cell by cell."""
-    source = ROOT.parent / "shared" / "paper" / "geoco-savi.tex"
-    if not source.exists():
-        pytest.skip("the paper is not here")
-    text = re.sub(r"\\textbf\{([^{}]*)\}", r"\1", source.read_text())
-    assert len({table.label for table in paper.TABLES}) == len(paper.TABLES) - 1
-    for table in paper.TABLES:
-        body = text.split(f"\\label{{{table.label}}}")[1].split("\\end{table}")[0]
-        lines = [line.removesuffix("\\\\").strip() for line in body.splitlines() if "&" in line]
-        rows = iter([cell.strip() for cell in line.split("&")] for line in lines)
-        # The paper's table of shared backgrounds is of one scale, which has no column there.
-        start = 2 if table is paper.SHARED_BACKGROUND else 1
-        for label, *cells in table.rows:
-            wanted = cells[start - 1 :]
-            row = next((row for row in rows if row[-len(wanted) :] == wanted), None)
-            assert row is not None, (table.label, label, wanted)
-            name = {"translation": "Translation", "scaling": "Scaling"}.get(
-                label.split(", ")[-1], label.split(",")[0]
-            )
-            assert name in " ".join(row[: -len(wanted)])
-
-
 # -- Markdown and LaTeX ----------------------------------------------------------------------------
 
 
@@ -252,7 +226,7 @@ def test_latex_of_a_table() -> None:
         r"\centering\small",
         r"\caption{Editing. F1 (percent) is over the valid edits of a scope, with 95\% intervals "
         r"over source videos. $E_{\Delta p}$ is a fraction of the diagonal, $D_{\rm app}$ "
-        r"grid L2.}",
+        r"grid L2. Measured here: data without a name. The paper's rows are of Obj3D.}",
         r"\label{tab:measured-editing}",
         r"\begin{tabular}{lrrrrr}",
         r"\toprule",

@@ -23,7 +23,7 @@ from geoco.evaluation.factual import CenterRecords, ReferenceErrors, average_ref
 from geoco.evaluation.figures import FOLDER, draw_drift, draw_errors, draw_response
 from geoco.evaluation.matched import REPLICATES, SAME_FOR_ALL, MatchedRecords, score_matched
 from geoco.evaluation.run import read_centers, read_matched, read_records, read_tubes
-from geoco.evaluation.tables import TABLES, build_text_tables
+from geoco.evaluation.tables import TABLES, build_text_tables, covers_videos
 from geoco.evaluation.video import TubeRecords, find_common_pairs, score_tubes
 from geoco.files import write_whole
 from geoco.metrics import Interval
@@ -134,7 +134,9 @@ def average_common_errors(models: Sequence[CenterRecords]) -> list[ReferenceErro
 
 def keep_carried_by_all(models: Sequence[MatchedRecords]) -> list[MatchedRecords]:
     """Preservation is over edits that every model could carry out: associations are common."""
-    carried = np.all([model.edited | ~model.taken for model in models], axis=0)
+    carried = np.all(
+        [(model.edited & ~np.isnan(model.change)) | ~model.taken for model in models], axis=0
+    )
     return [
         replace(
             model,
@@ -164,11 +166,13 @@ def compute_differences(
     return tuple(differences)
 
 
-def merge_tables(results: Mapping[str, Mapping[str, Any]]) -> list[TextTable]:
+def merge_tables(
+    results: Mapping[str, Mapping[str, Any]], whole_videos: bool = False
+) -> list[TextTable]:
     """The tables of all models, one row after another below the paper's."""
     every: dict[str, dict[str, TextTable]] = {}  # by title, then by model
     for name, tables in results.items():
-        for table in build_text_tables(name, tables):
+        for table in build_text_tables(name, tables, whole_videos):
             every.setdefault(table.title, {})[name] = table
     merged = []
     for same in every.values():
@@ -223,7 +227,7 @@ def build_difference_table(differences: Sequence[Difference], first: str) -> Tex
 
 
 def _write(comparison: Comparison) -> None:
-    tables = merge_tables(comparison.tables)
+    tables = merge_tables(comparison.tables, covers_videos(comparison.population))
     if comparison.differences:
         tables.append(build_difference_table(comparison.differences, comparison.models[0]))
     title = f"Comparison of {', '.join(comparison.models)}"

@@ -22,14 +22,14 @@ class Clip:
     """Consecutive frames of one video.
 
     `source` names the video, so that transplant pairs can come from different ones. In `masks`
-    0 is background and i + 1 the visible part of object i; `amodal` holds whole objects, hidden
-    parts included.
+    0 is background and i + 1 the visible part of object i; they show the same view as the frames,
+    possibly in more pixels. `amodal` holds whole objects, hidden parts included.
     """
 
     video: UInt8[Tensor, "time 3 height width"]
     source: str
     frames: Int64[Tensor, " time"]
-    masks: UInt8[Tensor, "time height width"] | None = None
+    masks: UInt8[Tensor, "time mask_height mask_width"] | None = None
     amodal: Bool[Tensor, "time object height width"] | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
@@ -38,8 +38,8 @@ class Clip:
         _check_shape(channels == 3, "video", "[time, 3, height, width]", self.video)
         _check_shape(self.frames.shape == (time,), "frames", f"[{time}]", self.frames)
         if self.masks is not None:
-            expected = (time, height, width)
-            _check_shape(self.masks.shape == expected, "masks", str(list(expected)), self.masks)
+            fits = self.masks.ndim == 3 and len(self.masks) == time
+            _check_shape(fits, "masks", f"[{time}, mask height, mask width]", self.masks)
         if self.amodal is not None:
             fits = self.amodal.shape[:1] + self.amodal.shape[2:] == (time, height, width)
             _check_shape(fits, "amodal", f"[{time}, object, {height}, {width}]", self.amodal)
@@ -56,7 +56,7 @@ class ClipBatch:
     video: UInt8[Tensor, "batch time 3 height width"]
     sources: tuple[str, ...]
     frames: Int64[Tensor, "batch time"]
-    masks: UInt8[Tensor, "batch time height width"] | None = None
+    masks: UInt8[Tensor, "batch time mask_height mask_width"] | None = None
     amodal: Bool[Tensor, "batch time object height width"] | None = None
     metadata: tuple[Mapping[str, Any], ...] = ()
     source_numbers: Int64[Tensor, " batch"] | None = None
@@ -70,6 +70,9 @@ class ClipBatch:
         if len(shapes) > 1:
             raise GeocoError(f"a batch needs clips of one shape, got {sorted(shapes)}")
         masks = [clip.masks for clip in clips if clip.masks is not None]
+        sizes = {tuple(mask.shape[1:]) for mask in masks}
+        if len(sizes) > 1:
+            raise GeocoError(f"a batch needs masks of one size, got {sorted(sizes)}")
         amodal = [clip.amodal for clip in clips if clip.amodal is not None]
         return ClipBatch(
             video=torch.stack([clip.video for clip in clips]),

@@ -16,7 +16,14 @@ from geoco.evaluation.interfaces import (
     VideoModel,
     make_unplaced_slots,
 )
-from geoco.evaluation.run import FrameChoice, Results, evaluate, read_matched, read_records, read_tubes
+from geoco.evaluation.run import (
+    FrameChoice,
+    Results,
+    evaluate,
+    read_matched,
+    read_records,
+    read_tubes,
+)
 from geoco.evaluation.stability import SharedBackgroundScores, StabilityScores
 from geoco.evaluation.tables import (
     TABLES,

@@ -173,7 +173,9 @@ def compute_targets(
     """For some edits, the factual masks that their targets are made from, and the targets."""
     canvas = canvas or Canvas.of_model(factual)
     original = canvas.take_masks(commands.mask_window[chunk], commands.mask_slot[chunk], device)
-    return original, edit_maps.warp_mask(original, canvas.adapt(commands.map.rows(chunk)).to(device))
+    return original, edit_maps.warp_mask(
+        original, canvas.adapt(commands.map.rows(chunk)).to(device)
+    )
 
 
 def _repeat_objects(
@@ -202,9 +204,7 @@ def find_next_rows(factual: Factual) -> Int64[Tensor, " window"]:
     The last window's are those of the first, at the same frame, too.
     """
     following = find_next_windows(factual.source[:: factual.length])[factual.clip]
-    return torch.from_numpy(
-        np.where(following < 0, -1, following * factual.length + factual.time)
-    )
+    return torch.from_numpy(np.where(following < 0, -1, following * factual.length + factual.time))
 
 
 def find_next_windows(sources: Sequence[str]) -> Int64[np.ndarray, " window"]:

@@ -150,8 +150,9 @@ def measure_segmentation(
 
     Time is one more dimension of a window's pixels.
     """
-    windows = [part.split(factual.length) for part in (reference, factual.owners)]
-    pairs = list(zip(*windows, strict=True))
+    pairs = list(
+        zip(reference.split(factual.length), factual.owners.split(factual.length), strict=True)
+    )
     return Segmentation(
         average_defined(
             np.array([metrics.adjusted_rand(*pair, foreground_only=True) for pair in pairs])

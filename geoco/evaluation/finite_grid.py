@@ -1,9 +1,10 @@
 """How covariant a model's logits and masks are on their finite grid: the paper's diagnostic.
 
 One well-formed object per window, or the sure reference objects of a video, are moved and resized,
-and what is drawn is compared with the factual drawing under the same map. Raw logits are compared twice: as drawn, where the canvas' edge
-had no part in them, and as drawn on a canvas three times as wide. The latter also gives final
-logits, whose propositions (`covariance_bounds`) are asserted on every measurement.
+and what is drawn is compared with the factual drawing under the same map. Raw logits are compared
+twice: as drawn, where the canvas' edge had no part in them, and as drawn on a canvas three times as
+wide. The latter also gives final logits, whose propositions (`covariance_bounds`) are asserted on
+every measurement.
 """
 
 from collections.abc import Sequence

@@ -191,9 +191,7 @@ def compute_oracle_targets(
         return OracleTargets(inpainting.compose_target(source, edit), region, touched)
     donor = _cut_layers(factual, objects, edits.donor, device)
     region = inpainting.find_transplant_region(source, donor, ideal, edit)
-    return OracleTargets(
-        inpainting.compose_target(donor, edit, source.background), region, region
-    )
+    return OracleTargets(inpainting.compose_target(donor, edit, source.background), region, region)
 
 
 def _cut_layers(

@@ -1,9 +1,9 @@
 """Reference tracks: which objects of a video are measured, where, and through which slot.
 
-An object is measured in the frame in which most of it is visible, the earliest of equal ones (paper,
-Sec. D). What is left of its mask after one step of erosion, its core, or all of it where nothing is
-left, says which slot it is: Hungarian maximum overlap over all tracks of a video, each in its own
-frame. All of it is fixed on factual supports, before any edit.
+An object is measured in the frame in which most of it is visible, the earliest of equal ones
+(paper, Sec. D). What is left of its mask after one step of erosion, its core, or all of it where
+nothing is left, says which slot it is: Hungarian maximum overlap over all tracks of a video, each
+in its own frame. All of it is fixed on factual supports, before any edit.
 """
 
 from collections.abc import Sequence

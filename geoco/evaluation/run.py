@@ -67,8 +67,8 @@ def evaluate(
     and changes nothing else. The finite-grid table can be limited to fewer windows by itself, for
     it draws on a canvas nine times as large, `tile` slots at once (by the batch if not given).
     A model that tracks slots is scored on all frames of windows of several, unless `frames` says
-    "first"; any other on the first. `figures` draws pictures of the editing table. All of it without TF32 and autocast, so that
-    devices differ by rounding alone.
+    "first"; any other on the first. `figures` draws pictures of the editing table. All of it
+    without TF32 and autocast, so that devices differ by rounding alone.
     """
     unknown = [table for table in tables or () if table not in TABLES]
     if unknown:

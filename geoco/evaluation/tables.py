@@ -171,8 +171,8 @@ def _compute_finite_grid(evaluation: Evaluation, progress: Progress) -> Any:
 def _compute_tubes(evaluation: Evaluation, progress: Progress) -> Any:
     if not evaluation.whole_videos:
         raise GeocoError(
-            "whole-video editing is of all frames: evaluate a model that tracks slots on windows of "
-            "several frames (the length of the data's window), and not their first frames alone"
+            "whole-video editing is of all frames: evaluate a model that tracks slots, on windows "
+            "of several frames (the length of the data's window), not on their first frames alone"
         )
     records = record_tubes(evaluation.model, evaluation.first_windows, evaluation.batch, progress)
     save_records(evaluation.folder, "tubes", records)

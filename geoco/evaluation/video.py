@@ -130,6 +130,7 @@ def record_tubes(
     total, done = sum(len(commands) for commands, _ in asked), 0
     pieces: list[TubeEdits] = []
     for commands, pairs in asked:
+
         def further(now: int, before: int = done) -> None:
             progress(before + now, total)
 
@@ -143,8 +144,8 @@ def record_tubes(
 def score_tubes(records: TubeRecords, pairs: Iterable[Pair] | None = None) -> TubeScores:
     """The table from the records alone; of some recipient-donor pairs only, if they are given.
 
-    Models are compared on the pairs that all of them have (`find_common_pairs`). Moves and resizes are
-    then those of the recipients.
+    Models are compared on the pairs that all of them have (`find_common_pairs`). Moves and resizes
+    are then those of the recipients.
     """
     edits, eligible = records.edits, int(records.eligible.sum())
     if pairs is not None:

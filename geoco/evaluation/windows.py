@@ -71,7 +71,9 @@ class Factual:
     psnr: Float64[Tensor, " window"]
     reference: UInt8[Tensor, "window rows columns"] | None  # labels from outside, 0 is background
     device: torch.device | str = "cpu"  # of the model: where masks are quickly warped
-    owner: UInt8[Tensor, "window rows columns"] | None = None  # slots, where masks have another size
+    owner: UInt8[Tensor, "window rows columns"] | None = (
+        None  # slots, where masks have another size
+    )
     active: Bool[Tensor, "window slot"] | None = None  # of a model that closes slots
     length: int = 1  # rows of a window
 
@@ -97,7 +99,11 @@ class Factual:
     @cached_property
     def owners(self) -> UInt8[Tensor, "window rows columns"]:
         """Which slot each pixel belongs to, at the size of the reference masks if there are any."""
-        return self.masks.to(torch.uint8).argmax(1).to(torch.uint8) if self.owner is None else self.owner
+        return (
+            self.masks.to(torch.uint8).argmax(1).to(torch.uint8)
+            if self.owner is None
+            else self.owner
+        )
 
     @property
     def video(self) -> Int64[np.ndarray, " window"]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from geoco import config, metrics
 from geoco.data import ClipBatch, SolidsDataset
 from geoco.errors import GeocoError
-from geoco.evaluation import video
+from geoco.evaluation import video as tubes
 from geoco.evaluation.adapters import GeoCoModel
 from geoco.evaluation.commands import FACTORS, IDENTITY, MOVES
 from geoco.evaluation.editing import REPLICATES
@@ -165,7 +165,7 @@ def record_tubes(
     """The records of a dataset's first windows."""
     chosen = choose_first_windows(dataset, limit)
     factual = compute_video_factual(model, dataset, chosen, batch)
-    return video.record_tubes(model, factual, batch, progress)
+    return tubes.record_tubes(model, factual, batch, progress)
 
 
 def f1_of(records: TubeRecords, kind: int) -> list[float]:

@@ -248,7 +248,9 @@ def test_two_slots_that_swap_half_way_lose_exactly_that() -> None:
     assert scores.segmentation.foreground_ari.value == pytest.approx(
         adjusted_rand_score([1, 1, 2, 2] * (pixels // 4), [1, 2, 1, 2] * (pixels // 4))
     )
-    alone = measure_segmentation(replace(factual, length=1), dataset.batch([0, 1]).masks.flatten(0, 1))  # type: ignore[union-attr]
+    alone = measure_segmentation(
+        replace(factual, length=1), dataset.batch([0, 1]).masks.flatten(0, 1)
+    )  # type: ignore[union-attr]
     assert alone.mean_iou.value == 1
     edits = editing.score_editing(editing.record_edits(model, factual, 9)).all
     assert edits.position.f1.estimate == 100  # every frame's object obeys in whichever slot it is
@@ -307,7 +309,9 @@ def test_tracks_by_hand() -> None:
     owner[1, 10:16, 12:20] = 2  # of the core's 4 x 4 pixels 3 x 4
     owner[0, 50, 40:60] = 1
     _, factual = make_factual(Boxes(make_scenes(1, 3)))
-    factual = replace(factual, reference=labels, masks=owner[:, None] == torch.arange(3)[:, None, None])
+    factual = replace(
+        factual, reference=labels, masks=owner[:, None] == torch.arange(3)[:, None, None]
+    )
     tracks = reference_tracks.find_tracks(factual)
     assert tracks.row.tolist() == [1, 0]  # the earliest of equal frames
     assert tracks.label.tolist() == [1, 3]
@@ -388,7 +392,10 @@ def test_closed_slots_count_nowhere() -> None:
     model = Gated(make_scenes(2, 4))
     _, factual = make_factual(model)
     assert factual.valid[:, 2].tolist() == [False, True] * 4
-    assert factual.encoded(torch.tensor([0, 1])).active.tolist() == [[True, True, False], [True] * 3]  # type: ignore[union-attr]
+    assert factual.encoded(torch.tensor([0, 1])).active.tolist() == [
+        [True, True, False],
+        [True] * 3,
+    ]  # type: ignore[union-attr]
     scores = score_factual(model, factual, 4)
     # Two open maps overlap by a half, three by (1/2 + 0 + 1/2) / 3.
     assert scores.attention_overlap.value == pytest.approx((1 / 2 + 1 / 3) / 2)
@@ -431,7 +438,9 @@ def test_tables_and_comparison_of_videos(tmp_path: Path) -> None:
     assert tubes["deaf"]["estimate"] == pytest.approx(100 * 10 / 16)
     gap = next(one for one in comparison.differences if one.measure == "F1 (%)")
     assert gap.value.estimate == pytest.approx(-100 * (6 / 12 + 6 / 16) / 2)
-    assert "| **obedient (measured here)** | 100.00 |" in (tmp_path / "both/comparison.md").read_text()
+    assert (
+        "| **obedient (measured here)** | 100.00 |" in (tmp_path / "both/comparison.md").read_text()
+    )
 
 
 def test_first_frames_alone_are_labelled(tmp_path: Path) -> None:
@@ -459,5 +468,7 @@ def test_slots_without_positions_have_no_geometry_in_the_tables(tmp_path: Path) 
     dataset = Clips(Boxes(objects), ["a", "b", "c"], 2)
     evaluate(Unplaced(objects), dataset, tmp_path, "unplaced", ["factual", "editing", "tubes"])
     text = (tmp_path / "tables.md").read_text()
-    line = next(row for row in text.splitlines() if row.startswith("| **unplaced (measured here)**"))
+    line = next(
+        row for row in text.splitlines() if row.startswith("| **unplaced (measured here)**")
+    )
     assert line.split(" | ")[2:4] == ["N/A", "N/A"]

@@ -38,7 +38,7 @@ def main() -> None:
     window = config.WindowConfig(length=FRAMES * EVERY, stride=FRAMES * EVERY)
     dataset = SolidsDataset(config.SolidsConfig(window=window), "val")
     model = adapter(loaded.model, loaded.config)
-    factual = compute_video_factual(model, dataset, np.arange(0, 12 * len(dataset.starts), 8), 64)
+    factual = compute_video_factual(model, dataset, np.array([0, len(dataset.starts)]), 64)
     drawing.save_pictures(PICTURE, [draw(model, factual)])
 
 
@@ -48,7 +48,7 @@ def draw(model, factual: Factual) -> drawing.Picture:  # type: ignore[no-untyped
     clip, anchor = next(
         (clip, each)
         for clip, each in enumerate(anchors)
-        if each and each.frame % EVERY == 0 and 0 < each.frame
+        if each and each.frame % EVERY == 0 and each.frame > 0
     )
     assert factual.reference is not None
     rows = clip * factual.length + torch.arange(0, factual.length, EVERY)
@@ -75,8 +75,9 @@ def draw(model, factual: Factual) -> drawing.Picture:  # type: ignore[no-untyped
             )
         ],
     ]
-    heads = [f"frame {int(row)}{', reference' if int(row) == anchor.frame else ''}" for row in rows]
-    labels = ["frames and\na track", "slots tracked,\nreconstructed", "the slot moved\nthroughout"]
+    times = factual.time[rows.numpy()].tolist()
+    heads = [f"frame {time}{', anchored' if time == anchor.frame else ''}" for time in times]
+    labels = ["frames,\na track", "its slot", "moved by\n6 pixels"]
     return draw_gallery([("one clip", heads)], labels, lines, LEGEND)
 
 

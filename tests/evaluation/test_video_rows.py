@@ -12,12 +12,13 @@ from evaluation_oracles import STEP, Discs, video_major
 from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 
-from geoco import edit_maps, metrics
-from geoco.data import ClipBatch
+from geoco import config, edit_maps, metrics
+from geoco.data import ClipBatch, SolidsDataset
 from geoco.errors import GeocoError
 from geoco.evaluation import (
     Factual,
     TrackedSlots,
+    adapter,
     as_values,
     commands,
     compare,
@@ -34,10 +35,11 @@ from geoco.evaluation import (
 )
 from geoco.evaluation.factual import measure_segmentation, record_centers, score_factual
 from geoco.evaluation.interfaces import Decoded, Encoded
+from geoco.evaluation.video import record_tubes, score_tubes
 from geoco.evaluation.video_rows import compute_video_factual
 from geoco.geometry import build_grid
 from geoco.metrics.rgb import grow_square, video_psnr
-from geoco.models import compositing
+from geoco.models import compositing, pretrained
 from geoco.models.slots import Slots
 
 COLORS = torch.tensor([[0.5, 0.5, 0.5], [0.8, 0.2, 0.2], [0.2, 0.3, 0.8], [0.1, 0.9, 0.3]])
@@ -254,6 +256,25 @@ def test_two_slots_that_swap_half_way_lose_exactly_that() -> None:
     assert alone.mean_iou.value == 1
     edits = editing.score_editing(editing.record_edits(model, factual, 9)).all
     assert edits.position.f1.estimate == 100  # every frame's object obeys in whichever slot it is
+    tubes = score_tubes(record_tubes(model, factual, 9))
+    assert tubes.position.f1.estimate == 100  # as its slot does
+    # Associations are those of each track's own frame, the first of equals.
+    assert record_centers(factual).position_to_reference.max() < 1e-6
+
+
+def test_a_model_of_single_frames_scores_its_first_frames_as_ever() -> None:
+    """Bound anew in every frame, from where single frames start."""
+    loaded = pretrained.load("geoco-solids")
+    window = config.WindowConfig(length=2, stride=50)
+    dataset = SolidsDataset(config.SolidsConfig(window=window), "val")
+    model = adapter(loaded.model, loaded.config)
+    chosen = np.array([0, 2])
+    rows = compute_video_factual(model, dataset, chosen, 4)
+    single = windows.compute_factual_of(model, dataset, chosen, 4)
+    first = slice(None, None, 2)
+    assert torch.equal(rows.masks[first], single.masks)
+    assert torch.equal(rows.valid[first], single.valid)
+    torch.testing.assert_close(rows.psnr[first], single.psnr, rtol=1e-5, atol=0)
 
 
 def test_instance_metrics_are_scikit_learns_over_whole_videos() -> None:

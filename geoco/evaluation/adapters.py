@@ -69,7 +69,11 @@ class GeoCoModel:
 
     @torch.no_grad()
     def fields(self, slots: Slots) -> Fields:
-        return self.model.decode_slots(slots.to(*self._place))
+        fields = self.model.decode_slots(slots.to(*self._place))
+        if self.model.selector is not None:
+            return fields
+        # Nobody looks at the selector's evidence, which is most of what every edit would copy.
+        return Fields(fields.logits, fields.rgb)
 
     @torch.no_grad()
     def compose(self, encoded: Encoded, fields: Fields) -> Decoded:

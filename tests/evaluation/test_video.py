@@ -676,7 +676,7 @@ def test_messages() -> None:
     with pytest.raises(GeocoError, match=r"^Discs cannot follow slots .* with a `track` method$"):
         record_tubes(Discs(scenes(1)), dataset, 4)
     with pytest.raises(GeocoError, match=r"windows of several frames, but .* have one"):
-        record_tubes(model, replace(dataset, time=1, masks=dataset.masks[:, :1]), 4)  # type: ignore[index]
+        record_tubes(Moving(discs(time=1)), make_videos(Moving(discs(time=1))), 4)
     with pytest.raises(GeocoError, match="reference masks, but the dataset has none"):
         record_tubes(model, replace(dataset, masks=None), 4)
     with pytest.raises(GeocoError, match="64 x 64 pixels, but the dataset has 32 x 32"):

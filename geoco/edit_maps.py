@@ -12,7 +12,7 @@ pixel belongs to a target must not depend on rounding.
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Float64, Real
+from jaxtyping import Bool, Float, Float64, Int64, Real
 from torch import Tensor
 
 FEWEST_PIXELS = 10  # of a valid object, and of a valid target
@@ -66,6 +66,32 @@ class AffineMap:
     def apply(self, points: Float[Tensor, "... 2"]) -> Float64[Tensor, "... 2"]:
         """Where points (x, y) of the grid go; points and maps broadcast."""
         return self.factor[..., None] * points.double() + self.offset
+
+    def rows(self, index: Int64[Tensor, " row"]) -> "AffineMap":
+        """Some of the maps, by their first dimension."""
+        return AffineMap(self.factor[index], self.offset[index])
+
+    def to(self, device: torch.device | str) -> "AffineMap":
+        return AffineMap(self.factor.to(device), self.offset.to(device))
+
+    def resample(self, canvas: tuple[int, int], size: tuple[int, int]) -> "AffineMap":
+        """The same edit for masks of another size; both are heights and widths."""
+        return AffineMap(self.factor, convert_points(self.offset, canvas, size))
+
+
+def convert_points(
+    points: Float[Tensor, "... 2"], canvas: tuple[int, int], size: tuple[int, int]
+) -> Float64[Tensor, "... 2"]:
+    """Points of one canvas on the grid of another of the same picture.
+
+    A grid ends at the centres of the outermost pixels, a picture at their outer edges: where one
+    pixel becomes two by two, a point of the coarse grid comes nearer to the middle of the fine one
+    by a factor of 126/127. Whole-pixel moves stay whole-pixel moves by it.
+    """
+    if canvas == size:
+        return points.double()
+    factors = [new / (new - 1) * (old - 1) / old for old, new in zip(canvas, size, strict=True)]
+    return points.double() * torch.tensor(factors[::-1], dtype=torch.float64, device=points.device)
 
 
 def warp_mask(

@@ -1,7 +1,7 @@
 """`geoco eval`, `compare`, `calibrate` and `refit`: measure models, and fit what was measured."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 from rich.table import Table
@@ -30,6 +30,9 @@ def evaluate(
     split: SplitName = "val",
     tables: Annotated[
         str, typer.Option(help="all that fit, or names with commas between.")
+    ] = "all",
+    frames: Annotated[
+        str, typer.Option(help="Of windows of several: all, or the first of each.")
     ] = "all",
     windows: Annotated[int | None, typer.Option(min=2, help="The first so many only.")] = None,
     extended_windows: Annotated[
@@ -74,6 +77,8 @@ def evaluate(
     beside = where if where.is_dir() else where.parent if where.exists() else Path("runs") / run
     folder = out or beside / "evaluation"
     names = None if tables == "all" else tuple(tables.split(","))
+    if frames not in get_args(evaluation.FrameChoice):
+        raise GeocoError(f"--frames {frames}: expected all or first")
     dataset = open_dataset(config.data, parse_split(split))
     if isinstance(dataset, SolidsDataset):
         dataset.device = device
@@ -91,6 +96,7 @@ def evaluate(
             figures,
             report_by_name(bars),
             tile,
+            "first" if frames == "first" else None,
         )
     console.print(f"wrote {folder / 'tables.md'}", soft_wrap=True)
 

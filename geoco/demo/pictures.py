@@ -22,7 +22,7 @@ from geoco.edit_maps import AffineMap
 from geoco.editing.decoded import SlotView
 from geoco.editing.editor import Editor, Film, Scene
 from geoco.errors import GeocoError
-from geoco.evaluation.reference_objects import split_labels
+from geoco.evaluation.reference_tracks import split_labels
 from geoco.solids import Move, Replace, Scale, SceneEdit
 
 SCENES, CANDIDATES = 6, 24  # rows of the gallery, and episodes to choose them from

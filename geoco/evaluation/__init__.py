@@ -16,11 +16,25 @@ from geoco.evaluation.interfaces import (
     VideoModel,
     make_unplaced_slots,
 )
-from geoco.evaluation.run import Results, evaluate, read_matched, read_records, read_tubes
+from geoco.evaluation.run import (
+    FrameChoice,
+    Results,
+    evaluate,
+    read_matched,
+    read_records,
+    read_tubes,
+)
 from geoco.evaluation.stability import SharedBackgroundScores, StabilityScores
-from geoco.evaluation.tables import TABLES, Evaluation, Table, build_text_tables
+from geoco.evaluation.tables import (
+    TABLES,
+    Evaluation,
+    Table,
+    build_text_tables,
+)
+from geoco.evaluation.video_rows import compute_video_factual
 from geoco.evaluation.windows import Factual, Windows, draw_starting_positions, order_window_major
 from geoco.reporting.formats import format_latex, format_markdown
+from geoco.reporting.paper_rows import covers_videos
 from geoco.reporting.results import as_values, read_table, write_table
 
 __all__ = [
@@ -39,6 +53,7 @@ __all__ = [
     "ExtendedModel",
     "Factual",
     "FactualScores",
+    "FrameChoice",
     "GeoCoModel",
     "OneSlotModel",
     "Records",
@@ -54,6 +69,8 @@ __all__ = [
     "as_values",
     "build_text_tables",
     "compare",
+    "compute_video_factual",
+    "covers_videos",
     "draw_starting_positions",
     "evaluate",
     "format_latex",

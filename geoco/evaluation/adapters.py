@@ -12,6 +12,7 @@ from torch import Tensor
 
 from geoco import geometry
 from geoco.config import Config
+from geoco.config.training import SlotQualityConfig
 from geoco.evaluation.extended_canvas import EXTENT
 from geoco.evaluation.interfaces import Decoded, Encoded, SlotModel, TrackedSlots
 from geoco.models import tracking
@@ -24,14 +25,16 @@ class GeoCoModel:
     """GeoCo-SAVi, or another `Model`. Under an edit the selector runs again, attention unmoved.
 
     Through a video, slots are carried from frame to frame if the model knows videos, and followed
-    by their places if it does not: as in the editor.
+    by their places if it does not: as in the editor. `quality` are the limits that it was trained
+    with, by which the covariance table chooses objects.
     """
 
     def __init__(self, model: Model, knows_videos: bool | None = None) -> None:
         self.model = model
+        self.quality = SlotQualityConfig()
         weight = next(model.parameters())
         self._place = (weight.device, weight.dtype)
-        self._knows_videos = model.temporal is not None if knows_videos is None else knows_videos
+        self.carries: bool = model.temporal is not None if knows_videos is None else knows_videos
 
     @property
     def slots(self) -> int:
@@ -66,7 +69,11 @@ class GeoCoModel:
 
     @torch.no_grad()
     def fields(self, slots: Slots) -> Fields:
-        return self.model.decode_slots(slots.to(*self._place))
+        fields = self.model.decode_slots(slots.to(*self._place))
+        if self.model.selector is not None:
+            return fields
+        # Nobody looks at the selector's evidence, which is most of what every edit would copy.
+        return Fields(fields.logits, fields.rgb)
 
     @torch.no_grad()
     def compose(self, encoded: Encoded, fields: Fields) -> Decoded:
@@ -82,7 +89,7 @@ class GeoCoModel:
         starts: Float[Tensor, "batch slot 2"],
     ) -> TrackedSlots:
         videos, positions = video.to(*self._place), starts.to(*self._place)
-        bound = tracking.bind_videos(self.model, videos, positions, self._knows_videos)
+        bound = tracking.bind_videos(self.model, videos, positions, self.carries)
         return TrackedSlots(bound.slots, bound.attention)
 
     # -- the larger canvas: the selector looks at its middle, at features without the edge's part --
@@ -114,4 +121,9 @@ ADAPTERS: dict[str, Callable[[Any, bool | None], SlotModel]] = {"geoco": GeoCoMo
 def adapter(model: Any, config: Config | None = None) -> SlotModel:
     """A model of ours as one to evaluate; its configuration says how it was trained."""
     adapt = ADAPTERS.get(model.settings.kind, GeoCoModel)
-    return adapt(model, None if config is None else tracking.knows_videos(config))
+    if config is None:
+        return adapt(model, None)
+    adapted = adapt(model, tracking.knows_videos(config))
+    if isinstance(adapted, GeoCoModel):
+        adapted.quality = config.train.quality
+    return adapted

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from geoco import edit_maps, metrics
 from geoco.edit_maps import AffineMap
+from geoco.evaluation.canvas import Canvas
 from geoco.evaluation.windows import Factual, order_window_major
 from geoco.models.slots import Slots
 
@@ -47,7 +48,6 @@ class Commands:
 
     def rows(self, chunk: Int64[Tensor, " edit"]) -> "Commands":
         """Some of the edits."""
-        edit = self.map
         return Commands(
             self.kind,
             self.window[chunk],
@@ -58,7 +58,7 @@ class Commands:
             self.factor[chunk],
             self.mask_window[chunk],
             self.mask_slot[chunk],
-            AffineMap(edit.factor[chunk], edit.offset[chunk]),
+            self.map.rows(chunk),
         )
 
 
@@ -126,12 +126,11 @@ def transplant_given(factual: Factual, recipients: Objects, donors: Objects) -> 
 def find_donors(factual: Factual) -> tuple[Int64[Tensor, " object"], Int64[Tensor, " object"]]:
     """Window and slot of every object's donor, -1 where it has none.
 
-    The next window from a different source is the only candidate: where it has no valid object of
-    the same rank, the recipient is not transplanted.
+    The next window from a different source is the only candidate, of videos the same frame of it:
+    where it has no valid object of the same rank, the recipient is not transplanted.
     """
-    following = find_next_windows(factual.source)
     window, _ = factual.objects
-    candidate = torch.from_numpy(following)[window]
+    candidate = find_next_rows(factual)[window]
     ranks = torch.where(factual.valid, factual.valid.long().cumsum(1) - 1, -1)
     same = (ranks[candidate] == factual.rank[:, None]) & (candidate >= 0)[:, None]
     has_donor = same.any(1)
@@ -139,19 +138,19 @@ def find_donors(factual: Factual) -> tuple[Int64[Tensor, " object"], Int64[Tenso
     return candidate.where(has_donor, -1), slot.where(has_donor, -1)
 
 
-def judge_eligibility(factual: Factual, commands: Commands) -> Eligibility:
+def judge_eligibility(
+    factual: Factual, commands: Commands, canvas: Canvas | None = None
+) -> Eligibility:
     """Judged on factual masks and ideal targets; for transplants of donor and recipient both."""
-    device, (height, width) = factual.device, factual.masks.shape[-2:]
+    canvas, device = canvas or Canvas.of_model(factual), factual.device
     parts = []
     # Without commands there is one chunk, an empty one.
     for chunk in torch.arange(len(commands)).split(_CHUNK):
-        original, target = compute_targets(factual, commands, chunk, device)
-        recipient = factual.masks[commands.window[chunk], commands.slot[chunk]].to(device)
-        edit = AffineMap(
-            commands.map.factor[chunk].to(device), commands.map.offset[chunk].to(device)
-        )
-        valid = edit_maps.is_large_enough(target)
-        inside = edit_maps.stays_interior(edit_maps.compute_cell_bounds(recipient), height, width)
+        original, target = compute_targets(factual, commands, chunk, device, canvas)
+        recipient = canvas.take_masks(commands.window[chunk], commands.slot[chunk], device)
+        edit = canvas.adapt(commands.map.rows(chunk)).to(device)
+        valid = edit_maps.is_large_enough(target, canvas.fewest_pixels)
+        inside = edit_maps.stays_interior(edit_maps.compute_cell_bounds(recipient), *canvas.size)
         parts.append(
             (
                 valid,
@@ -169,11 +168,14 @@ def compute_targets(
     commands: Commands,
     chunk: Int64[Tensor, " edit"],
     device: torch.device | str = "cpu",
+    canvas: Canvas | None = None,
 ) -> tuple[Bool[Tensor, "edit height width"], Bool[Tensor, "edit height width"]]:
     """For some edits, the factual masks that their targets are made from, and the targets."""
-    original = factual.masks[commands.mask_window[chunk], commands.mask_slot[chunk]].to(device)
-    edit = AffineMap(commands.map.factor[chunk].to(device), commands.map.offset[chunk].to(device))
-    return original, edit_maps.warp_mask(original, edit)
+    canvas = canvas or Canvas.of_model(factual)
+    original = canvas.take_masks(commands.mask_window[chunk], commands.mask_slot[chunk], device)
+    return original, edit_maps.warp_mask(
+        original, canvas.adapt(commands.map.rows(chunk)).to(device)
+    )
 
 
 def _repeat_objects(
@@ -194,6 +196,15 @@ def _repeat_objects(
         slot,
         AffineMap.from_resize(torch.ones(len(window)), torch.zeros(len(window), 2)),
     )
+
+
+def find_next_rows(factual: Factual) -> Int64[Tensor, " window"]:
+    """Of every row the row of the same frame in the next window from a different source, or -1.
+
+    The last window's are those of the first, at the same frame, too.
+    """
+    following = find_next_windows(factual.source[:: factual.length])[factual.clip]
+    return torch.from_numpy(np.where(following < 0, -1, following * factual.length + factual.time))
 
 
 def find_next_windows(sources: Sequence[str]) -> Int64[np.ndarray, " window"]:

@@ -30,6 +30,7 @@ from geoco.metrics import Interval
 from geoco.reporting.cells import TextTable, format_number, look_up
 from geoco.reporting.formats import format_latex, format_markdown
 from geoco.reporting.paper import Cells
+from geoco.reporting.paper_rows import covers_videos
 from geoco.reporting.results import as_values, read_results, write_table
 
 NAME = "comparison"
@@ -134,7 +135,9 @@ def average_common_errors(models: Sequence[CenterRecords]) -> list[ReferenceErro
 
 def keep_carried_by_all(models: Sequence[MatchedRecords]) -> list[MatchedRecords]:
     """Preservation is over edits that every model could carry out: associations are common."""
-    carried = np.all([model.edited | ~model.taken for model in models], axis=0)
+    carried = np.all(
+        [(model.edited & ~np.isnan(model.change)) | ~model.taken for model in models], axis=0
+    )
     return [
         replace(
             model,
@@ -164,11 +167,13 @@ def compute_differences(
     return tuple(differences)
 
 
-def merge_tables(results: Mapping[str, Mapping[str, Any]]) -> list[TextTable]:
+def merge_tables(
+    results: Mapping[str, Mapping[str, Any]], whole_videos: bool = False
+) -> list[TextTable]:
     """The tables of all models, one row after another below the paper's."""
     every: dict[str, dict[str, TextTable]] = {}  # by title, then by model
     for name, tables in results.items():
-        for table in build_text_tables(name, tables):
+        for table in build_text_tables(name, tables, whole_videos):
             every.setdefault(table.title, {})[name] = table
     merged = []
     for same in every.values():
@@ -223,7 +228,7 @@ def build_difference_table(differences: Sequence[Difference], first: str) -> Tex
 
 
 def _write(comparison: Comparison) -> None:
-    tables = merge_tables(comparison.tables)
+    tables = merge_tables(comparison.tables, covers_videos(comparison.population))
     if comparison.differences:
         tables.append(build_difference_table(comparison.differences, comparison.models[0]))
     title = f"Comparison of {', '.join(comparison.models)}"

@@ -31,11 +31,14 @@ def decode_edits(
             f"{commands.kind} edits need slots with a position and a scale, or a model with a "
             "`command` method; this one has neither"
         )
-    for rows in torch.arange(len(factual)).split(batch):
-        first = int(rows[0])
-        mine = (commands.window >= first) & (commands.window <= int(rows[-1]))
-        if not mine.any():
+    for block in torch.arange(len(factual)).split(batch):
+        mine = (commands.window >= block[0]) & (commands.window <= block[-1])
+        # Of frames of which nothing is asked nothing is drawn.
+        rows, place = commands.window[mine].unique(return_inverse=True)
+        if len(rows) == 0:
             continue
+        scene = torch.zeros_like(commands.window)
+        scene[mine] = place
         encoded = factual.encoded(rows)
         told = isinstance(model, CommandModel) and commands.kind != "transplant"
         fields = (
@@ -45,7 +48,7 @@ def decode_edits(
             edits = (mine & (commands.slot == slot)).nonzero()[:, 0]
             for chunk in edits.split(batch) if len(edits) else ():
                 some = commands.rows(chunk)
-                yield chunk, slot, _decode_some(model, encoded, fields, some, slot, first)
+                yield chunk, slot, _decode_some(model, encoded, fields, some, slot, scene[chunk])
 
 
 def _decode_some(
@@ -54,10 +57,9 @@ def _decode_some(
     fields: Fields | None,
     edits: Commands,
     slot: int,
-    first: int,
+    rows: Int64[Tensor, " edit"],
 ) -> Decoded:
-    """Scenes in which one slot is edited, in the way in which the model takes commands."""
-    rows = edits.window - first
+    """Scenes, rows of `encoded`, in which one slot is edited in the way that the model knows."""
     scenes = encoded.rows(rows)
     if isinstance(model, CommandModel) and edits.kind != "transplant":
         return model.command(scenes, slot, edits.move.float(), edits.factor.float())

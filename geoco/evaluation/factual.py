@@ -2,7 +2,8 @@
 
 Nothing is edited here. Position errors are of two populations that never mix: every valid object
 of the model (E_p->c all-slot), and reference objects from outside, each with the slot that
-Hungarian maximum overlap gives it.
+Hungarian maximum overlap gives it. Scores of pictures and of masks are a window's, over all of its
+rows: of videos their MSE and their pixels of all frames, of single frames what it always was.
 """
 
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from geoco import metrics
 from geoco.evaluation.interfaces import SlotModel
 from geoco.evaluation.reference_objects import find_references
 from geoco.evaluation.windows import INITIALIZATIONS, Factual, Progress, measure_reconstruction
+from geoco.metrics.rgb import video_psnr
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,10 @@ class Mean:
 
 @dataclass(frozen=True)
 class Segmentation:
-    """Agreement with reference masks: per frame, then averaged over the frames where defined."""
+    """Agreement with reference masks, of each frame or of each video, at the masks' own size.
+
+    Averaged over those where it is defined.
+    """
 
     foreground_ari: Mean
     ari: Mean
@@ -80,13 +85,15 @@ class FactualScores:
 
     windows: int
     objects: int
-    psnr: float  # dB, mean over frames and initialisations
+    psnr: float  # dB, mean over windows and initialisations
     psnr_of_initializations: tuple[float, ...]
     attention_overlap: Mean
     position_error: Mean  # E_p->c all-slot
     segmentation: Segmentation | None  # None without reference masks
     reference_errors: ReferenceErrors | None
     calibration: ScaleCalibration
+    frames: int = 1  # of each window
+    active_slots: float | None = None  # of a frame on average, if the model closes slots
 
 
 def score_factual(
@@ -96,15 +103,16 @@ def score_factual(
     progress: Progress = lambda done, total: None,
 ) -> FactualScores:
     """Every factual score. Only PSNR needs the model again, for its other initialisations."""
-    means = [float(factual.psnr.mean())]
-    progress(1, INITIALIZATIONS)
-    for initialization in range(1, INITIALIZATIONS):
+    initializations = INITIALIZATIONS if factual.length == 1 else 1
+    means = [float(video_psnr(factual.psnr.view(-1, factual.length)).mean())]
+    progress(1, initializations)
+    for initialization in range(1, initializations):
         quality = measure_reconstruction(model, factual, initialization, batch)
         means.append(float(quality.mean()))
-        progress(initialization + 1, INITIALIZATIONS)
+        progress(initialization + 1, initializations)
     reference = factual.reference
     return FactualScores(
-        windows=len(factual),
+        windows=len(factual) // factual.length,
         objects=int(factual.valid.sum()),
         psnr=float(np.mean(means)),
         psnr_of_initializations=tuple(means),
@@ -115,6 +123,10 @@ def score_factual(
         if reference is None
         else average_reference_errors(record_centers(factual)),
         calibration=calibrate_scale(factual),
+        frames=factual.length,
+        active_slots=None
+        if factual.active is None
+        else float(factual.active.sum(-1).double().mean()),
     )
 
 
@@ -132,23 +144,30 @@ def measure_position_error(factual: Factual) -> Mean:
 
 
 def measure_segmentation(
-    factual: Factual, reference: UInt8[Tensor, "window height width"]
+    factual: Factual, reference: UInt8[Tensor, "window rows columns"]
 ) -> Segmentation:
-    """FG-ARI, ARI, Hungarian mIoU and mBO of first frames, against labels from outside."""
-    predicted = factual.masks.to(torch.uint8).argmax(1)
-    frames = list(zip(reference.long(), predicted, strict=True))
+    """FG-ARI, ARI, Hungarian mIoU and mBO of windows, against labels from outside.
+
+    Time is one more dimension of a window's pixels.
+    """
+    pairs = list(
+        zip(reference.split(factual.length), factual.owners.split(factual.length), strict=True)
+    )
     return Segmentation(
         average_defined(
-            np.array([metrics.adjusted_rand(*frame, foreground_only=True) for frame in frames])
+            np.array([metrics.adjusted_rand(*pair, foreground_only=True) for pair in pairs])
         ),
-        average_defined(np.array([metrics.adjusted_rand(*frame) for frame in frames])),
-        average_defined(np.array([metrics.mean_iou(*frame) for frame in frames])),
-        average_defined(np.array([metrics.mean_best_overlap(*frame) for frame in frames])),
+        average_defined(np.array([metrics.adjusted_rand(*pair) for pair in pairs])),
+        average_defined(np.array([metrics.mean_iou(*pair) for pair in pairs])),
+        average_defined(np.array([metrics.mean_best_overlap(*pair) for pair in pairs])),
     )
 
 
 def record_centers(factual: Factual) -> CenterRecords:
-    """E_p->c, E_p->c* and E_c->c* of reference objects with at least ten visible pixels."""
+    """E_p->c, E_p->c* and E_c->c* of all reference objects.
+
+    Decoded centroids are those on the model's own canvas, as in all other tables.
+    """
     objects = find_references(factual)
     window, chosen = objects.window, objects.slot
     known = chosen != metrics.UNASSOCIATED
@@ -199,4 +218,4 @@ def calibrate_scale(factual: Factual) -> ScaleCalibration:
 def _average_overlap(factual: Factual) -> Mean:
     if factual.attention is None:
         return Mean(float("nan"), 0, len(factual))
-    return average_defined(metrics.attention_overlap(factual.attention))
+    return average_defined(metrics.attention_overlap(factual.attention, factual.active))

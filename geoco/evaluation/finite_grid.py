@@ -1,9 +1,10 @@
 """How covariant a model's logits and masks are on their finite grid: the paper's diagnostic.
 
-One well-formed object per window is moved and resized, and what is drawn is compared with the
-factual drawing under the same map. Raw logits are compared twice: as drawn, where the canvas' edge
-had no part in them, and as drawn on a canvas three times as wide. The latter also gives final
-logits, whose propositions (`covariance_bounds`) are asserted on every measurement.
+One well-formed object per window, or the sure reference objects of a video, are moved and resized,
+and what is drawn is compared with the factual drawing under the same map. Raw logits are compared
+twice: as drawn, where the canvas' edge had no part in them, and as drawn on a canvas three times as
+wide. The latter also gives final logits, whose propositions (`covariance_bounds`) are asserted on
+every measurement.
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
+from geoco import edit_maps
 from geoco.config.training import SlotQualityConfig
 from geoco.edit_maps import AffineMap, warp_image
 from geoco.errors import GeocoError
@@ -28,11 +30,13 @@ from geoco.evaluation.extended_canvas import (
 )
 from geoco.evaluation.factual import Mean, average_defined
 from geoco.evaluation.interfaces import Encoded, ExtendedModel, SlotModel
+from geoco.evaluation.reference_tracks import find_tracks
 from geoco.evaluation.windows import Factual, Progress, order_window_major
 from geoco.models import compositing, receptive_field, slot_quality
 from geoco.models.decoders import Fields
 from geoco.models.slots import Binding
 
+MARGIN = 2  # pixels between a reference object and the edge
 ROUNDING = 1e-14  # of probabilities in float64, in units of the largest logit
 
 
@@ -90,13 +94,15 @@ def score_covariance(
     """
     drawing = require_extended(model)
     with full_precision():
+        clips = len(factual) // factual.length
+        count = clips if windows is None else min(windows, clips)
         chosen = choose_objects(model, factual, batch, windows)
-        count = len(factual) if windows is None else min(windows, len(factual))
         objects = int(chosen.sum())
-        without = count - objects
-        progress(without, count)
+        total = max(count, objects)  # of a video there can be several
+        without = total - objects
+        progress(without, total)
         position, scale = measure_covariance(
-            drawing, factual, chosen, batch, lambda done, _: progress(without + done, count), tile
+            drawing, factual, chosen, batch, lambda done, _: progress(without + done, total), tile
         )
     return CovarianceScores(count, objects, position, scale)
 
@@ -105,15 +111,21 @@ def score_covariance(
 def choose_objects(
     model: SlotModel, factual: Factual, batch: int, windows: int | None = None
 ) -> Bool[Tensor, "window slot"]:
-    """In each window the qualified slot of highest confidence, if any: those fit for transplants.
+    """Of each window the slots that are measured: fit for transplants, or surely reference objects.
 
-    Judged on factual final logits with the paper's Obj3D limits, whatever a model was trained with.
+    In single frames, and in the first of videos without masks, the qualified slot of highest
+    confidence, if any, by the limits that the model was trained with, or the paper's. Of videos
+    with masks the tracks that are associated surely and stay off the edge.
     """
     if factual.attention is None:
         raise GeocoError("the covariance table needs slots with attention; these have none")
     if windows is not None and windows < 1:
         raise GeocoError(f"the covariance table needs at least one window, got {windows}")
-    rows = torch.from_numpy(np.sort(order_window_major(factual.source)[:windows]))
+    clips = np.sort(order_window_major(factual.source[:: factual.length])[:windows])
+    if factual.length > 1 and factual.reference is not None:
+        return _choose_tracks(factual, clips)
+    rows = torch.from_numpy(clips * factual.length)
+    quality = getattr(model, "quality", SlotQualityConfig())
     chosen = torch.zeros_like(factual.valid)
     for some in rows.split(batch):
         encoded = factual.encoded(some)
@@ -121,10 +133,24 @@ def choose_objects(
         _, logits = model.decode(encoded, encoded.slots)
         gate = torch.zeros_like(encoded.slots.appearance)
         judged = slot_quality.assess_slots(
-            logits.cpu(), Binding(encoded.slots, encoded.attention, gate), SlotQualityConfig()
+            logits.cpu(), Binding(encoded.slots, encoded.attention, gate), quality
         )
         best, slot = judged.confidence.masked_fill(~judged.valid, -1).max(1)
         chosen[some, slot] = best >= 0
+    return chosen
+
+
+def _choose_tracks(factual: Factual, clips: np.ndarray) -> Bool[Tensor, "window slot"]:
+    """Tracks of some windows whose core and slot agree, and that are nobody's background."""
+    tracks = find_tracks(factual)
+    height, width = tracks.mask.shape[-2:]
+    left, top, right, bottom = edit_maps.compute_cell_bounds(tracks.mask).unbind(-1)
+    inside = (left >= MARGIN - 0.5) & (right <= width - MARGIN - 0.5)
+    inside &= (top >= MARGIN - 0.5) & (bottom <= height - MARGIN - 0.5)
+    wanted = torch.from_numpy(np.isin(factual.clip[tracks.row.numpy()], clips))
+    kept = tracks.agrees & inside & wanted & (tracks.slot != factual.background[tracks.row])
+    chosen = torch.zeros_like(factual.valid)
+    chosen[tracks.row[kept], tracks.slot[kept]] = True
     return chosen
 
 

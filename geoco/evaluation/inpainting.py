@@ -62,9 +62,20 @@ def cut_out(
     alpha = mask.double()
     alpha = torch.where(edge & told, share.clamp(0.5, 1.0), alpha)
     alpha = torch.where(ring & told, share.clamp(0.0, 0.5), alpha)
-    shown = alpha[:, None]
-    rgb = (frames - (1 - shown) * fill).clamp_min(0).minimum(shown)
-    return Layer(rgb, alpha, torch.where(shown > 0, fill, frames), mask)
+    return _lift_layer(frames, alpha, fill, mask)
+
+
+def cut_out_matte(
+    frames: Float[Tensor, "object 3 height width"],
+    matte: Float64[Tensor, "object height width"],
+    occupied: Bool[Tensor, "object height width"],
+    support: Bool[Tensor, "object height width"],
+) -> Layer:
+    """Cut out one object of each frame whose matte is known; `occupied` has any object at all."""
+    frames = frames.double()
+    clean = ~grow_mask(occupied)
+    fill = _blur(frames, clean + FALLBACK * (~occupied & ~clean).double(), REACH)
+    return _lift_layer(frames, matte, fill, support)
 
 
 def compose_target(
@@ -78,18 +89,26 @@ def compose_target(
     return moved[:, :3] + (1 - moved[:, 3:]) * below
 
 
-def find_region(layer: Layer, edit: AffineMap) -> Bool[Tensor, "object height width"]:
-    """Where a move or a resize may change pixels: source and target supports, expanded."""
-    return grow_editing_region(layer.support | edit_maps.warp_mask(layer.support, edit))
+def find_region(
+    layer: Layer, ideal: Bool[Tensor, "object height width"]
+) -> Bool[Tensor, "object height width"]:
+    """Where a move or a resize may change pixels: source and ideal supports, expanded."""
+    return grow_editing_region(layer.support | ideal)
 
 
 def find_transplant_region(
-    recipient: Layer, donor: Layer, edit: AffineMap
+    recipient: Layer, donor: Layer, ideal: Bool[Tensor, "object height width"], edit: AffineMap
 ) -> Bool[Tensor, "object height width"]:
     """The same for a transplant, with the footprints of both mattes."""
     footprint = edit_maps.warp_image(donor.alpha[:, None], edit)[:, 0] > 0
-    supports = recipient.support | edit_maps.warp_mask(donor.support, edit)
-    return grow_editing_region(supports | (recipient.alpha > 0) | footprint)
+    return grow_editing_region(recipient.support | ideal | (recipient.alpha > 0) | footprint)
+
+
+def _lift_layer(frames: Tensor, alpha: Tensor, fill: Tensor, support: Tensor) -> Layer:
+    """What an object adds to its filled hole."""
+    shown = alpha[:, None]
+    rgb = (frames - (1 - shown) * fill).clamp_min(0).minimum(shown)
+    return Layer(rgb, alpha, torch.where(shown > 0, fill, frames), support)
 
 
 def _blur(

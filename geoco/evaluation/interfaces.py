@@ -9,10 +9,10 @@ them; a model moves them where it likes and answers from wherever it is.
 """
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float, Float64, Int64
+from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from geoco.models.decoders import Fields
@@ -25,16 +25,22 @@ Decoded = tuple[
 
 @dataclass(frozen=True)
 class Encoded:
-    """Slots of single frames, and where they attend, if the model has an attention at all."""
+    """Slots of single frames, and where they attend, if the model has an attention at all.
+
+    `active` are the slots that a model with a gate has open in a frame: the others are no objects,
+    and their attention counts nowhere.
+    """
 
     slots: Slots
     attention: Float[Tensor, "batch slot token"] | None
+    active: Bool[Tensor, "batch slot"] | None = None
 
-    def rows(self, index: Int64[Tensor, " row"]) -> "Encoded":
-        """The frames `index`, repeated where it repeats."""
+    def rows(self, index: Any) -> "Encoded":
+        """The frames `index`, repeated where it repeats, or of each frame some of its slots."""
         return Encoded(
             self.slots[index],
             None if self.attention is None else self.attention[index],
+            None if self.active is None else self.active[index],
         )
 
 
@@ -44,12 +50,14 @@ class TrackedSlots:
 
     slots: Slots  # [batch time slot ...]
     attention: Float[Tensor, "batch time slot token"] | None
+    active: Bool[Tensor, "batch time slot"] | None = None
 
-    def frames(self, video: int) -> Encoded:
-        """The frames of one video as single ones, on the CPU."""
+    def flatten(self) -> Encoded:
+        """The frames of all videos as single ones, video after video."""
         return Encoded(
-            self.slots[video].to("cpu"),
-            None if self.attention is None else self.attention[video].cpu(),
+            self.slots.map(lambda part: part.flatten(0, 1)),
+            None if self.attention is None else self.attention.flatten(0, 1),
+            None if self.active is None else self.active.flatten(0, 1),
         )
 
 
@@ -113,7 +121,11 @@ class CommandModel(SlotModel, Protocol):
 
 @runtime_checkable
 class VideoModel(SlotModel, Protocol):
-    """A model whose slots keep their places through a video."""
+    """A model whose slots keep their places through a video.
+
+    One that was trained on single frames and binds every frame anew may say `carries = False`: its
+    slots then start where they do in the single-frame protocol.
+    """
 
     def track(
         self,

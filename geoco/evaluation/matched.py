@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
 from geoco import edit_maps, metrics
+from geoco.evaluation.canvas import Canvas
 from geoco.evaluation.commands import (
     IDENTITY,
     KINDS,
@@ -45,6 +46,7 @@ from geoco.metrics import Interval, rgb
 from geoco.models import compositing
 
 REPLICATES = 5_000
+_CHUNK = 256  # masks that are looked at at a time
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class MatchedMeasures:
     exact_f1: Float64[np.ndarray, " edit"]  # 0 without a slot, nan below ten true pixels
     oracle_exact: Float64[np.ndarray, " edit"]
     oracle_exact_region: Float64[np.ndarray, " edit"]
-    change: Float64[np.ndarray, " edit"]  # nan without a slot
+    change: Float64[np.ndarray, " edit"]  # nan without a slot, or one that is sure enough
     changed: Float64[np.ndarray, " edit"]
 
 
@@ -154,8 +156,9 @@ def record_matched(
     progress: Progress = lambda done, total: None,
 ) -> MatchedRecords:
     """All edits of all reference objects. A generator is also asked for the truth."""
-    objects = find_references(factual)
-    generator = dataset if isinstance(dataset, Generator) else None
+    objects = _keep_large(factual, find_references(factual))
+    # A generator knows the truth about windows' first frames alone.
+    generator = dataset if isinstance(dataset, Generator) and factual.length == 1 else None
     plans = [
         _plan_edits(model, factual, objects, edits)
         for edits in (
@@ -194,6 +197,12 @@ def score_matched(
     return MatchedScores(objects, windows, videos, *kinds)
 
 
+def _keep_large(factual: Factual, objects: References) -> References:
+    """Objects of at least ten pixels of the model's canvas, in whichever pixels they are masked."""
+    fewest = Canvas.of_reference(factual).fewest_pixels
+    return objects.where(edit_maps.is_large_enough(objects.mask, fewest))
+
+
 @dataclass(frozen=True)
 class _Plan:
     """Edits that are asked, and those that the model can carry out, through its own slots."""
@@ -222,9 +231,24 @@ def _plan_edits(
         commands = make(factual, (window[able], slot[able]))
         if asked.kind == "scale":
             commands = commands.rows((commands.command != IDENTITY).nonzero()[:, 0])
-    objects_valid = factual.valid[commands.window, commands.slot].numpy()
-    valid = judge_eligibility(factual, commands).valid & objects_valid
+    canvas = Canvas.of_reference(factual)
+    objects_valid = _are_valid(factual, canvas, commands)
+    valid = judge_eligibility(factual, commands, canvas).valid & objects_valid
     return _Plan(asked, taken, done, commands, valid)
+
+
+def _are_valid(factual: Factual, canvas: Canvas, commands: Commands) -> np.ndarray:
+    """Whether commands are of valid objects, as large as that is where masks are measured."""
+    row, slot = commands.window, commands.slot
+    if canvas.size == factual.canvas:
+        return factual.valid[row, slot].numpy()
+    large = [
+        edit_maps.is_large_enough(canvas.take_masks(row[some], slot[some]), canvas.fewest_pixels)
+        for some in torch.arange(len(commands)).split(_CHUNK)
+    ]
+    foreground = factual.background[row] != slot
+    open_slots = foreground if factual.active is None else foreground & factual.active[row, slot]
+    return (torch.cat(large) & open_slots).numpy()
 
 
 def _decode_outcomes(
@@ -234,10 +258,11 @@ def _decode_outcomes(
 
     Those that no slot is there for come last, without a support; none if the model takes none.
     """
+    canvas = Canvas.of_reference(factual)
     for chunk, slot, (colors, logits) in decode_edits(model, factual, plan.commands, batch):
         image = compositing.composite(colors, compositing.compute_alpha(logits))
-        support = compositing.compute_masks(logits)[:, slot]
-        target = compute_targets(factual, plan.commands, chunk, support.device)[1]
+        support = canvas.find_support(logits, slot)
+        target = compute_targets(factual, plan.commands, chunk, support.device, canvas)[1]
         yield plan.done[chunk], image, support, target
     left = torch.full((len(plan.asked),), plan.taken)
     left[plan.done] = False
@@ -266,8 +291,11 @@ class _Judge:
         f1 = change = changed = undefined
         if support is not None and own_target is not None:
             f1 = metrics.f1(support, own_target)
-            kept = rgb.measure_preservation(before, image, wanted.region)
-            change, changed = kept.change, kept.changed
+            kept = rgb.measure_preservation(before, image, wanted.touched)
+            sure = self.objects.agrees[some.object] & self.objects.agrees[some.donor]
+            change, changed = (
+                part.where(sure.to(device), torch.nan) for part in (kept.change, kept.changed)
+            )
         exact = oracle_exact = (undefined, undefined)
         exact_f1 = undefined
         if self.generator is not None:
@@ -317,7 +345,9 @@ def _build_records(
         kind=np.full(len(asked), KINDS.index(asked.kind)),
         command=asked.command.numpy(),
         video=factual.video[window],
-        reference_valid=have_valid_images(objects, asked, batch).numpy(),
+        reference_valid=have_valid_images(
+            Canvas.of_reference(factual), objects, asked, batch
+        ).numpy(),
         donor_label=objects.label[asked.donor].numpy(),
         edited=edited,
         valid=valid,

@@ -1,39 +1,50 @@
 """Reference objects: who they are, which slot each is edited through, and its target images.
 
 All of it follows from frames, reference masks and factual supports. Every model is asked the same
-edits of the same objects, and judged by the same images.
+edits of the same objects, and judged by the same images. Objects of single frames are those with
+ten visible pixels, of videos their tracks (`reference_tracks`), each in its own frame.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float64, Int64, UInt8
+import torch.nn.functional as F
+from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
 from geoco import edit_maps, metrics
 from geoco.edit_maps import AffineMap
 from geoco.errors import GeocoError
 from geoco.evaluation import inpainting
+from geoco.evaluation.canvas import Canvas
 from geoco.evaluation.commands import FACTORS, IDENTITY, MOVES, CommandKind, find_next_windows
+from geoco.evaluation.reference_tracks import find_tracks, split_labels
 from geoco.evaluation.windows import Factual
+from geoco.metrics.rgb import grow_square
 
 _CHUNK = 256  # windows that are associated at a time
 
 
 @dataclass(frozen=True)
 class References:
-    """Reference objects with at least ten visible pixels, window by window."""
+    """Reference objects, window by window; centers and radii are in the canvas' coordinates."""
 
+    canvas: tuple[int, int]  # the model's
     window: Int64[Tensor, " object"]  # rows of the factual record
     label: Int64[Tensor, " object"]
     slot: Int64[Tensor, " object"]  # fixed by maximum overlap; -1 if no slot shares a pixel
-    mask: Bool[Tensor, "object height width"]
+    mask: Bool[Tensor, "object rows columns"]  # at the reference masks' own size
     center: Float64[Tensor, "object 2"]
     radius: Float64[Tensor, " object"]
+    agrees: Bool[Tensor, " object"]  # whether what an edit changes beyond the object is measured
 
     def __len__(self) -> int:
         return len(self.window)
+
+    def where(self, kept: Bool[Tensor, " object"]) -> "References":
+        parts = [getattr(self, part.name)[kept] for part in fields(self)[1:]]
+        return References(self.canvas, *parts)
 
 
 @dataclass(frozen=True)
@@ -50,9 +61,12 @@ class AskedEdits:
         return len(self.object)
 
     def rows(self, chunk: Int64[Tensor, " edit"]) -> "AskedEdits":
-        edit = AffineMap(self.map.factor[chunk], self.map.offset[chunk])
         return AskedEdits(
-            self.kind, self.object[chunk], self.command[chunk], self.donor[chunk], edit
+            self.kind,
+            self.object[chunk],
+            self.command[chunk],
+            self.donor[chunk],
+            self.map.rows(chunk),
         )
 
 
@@ -62,32 +76,46 @@ class OracleTargets:
 
     image: Float64[Tensor, "edit 3 height width"]
     region: Bool[Tensor, "edit height width"]
+    touched: Bool[Tensor, "edit height width"]  # beyond it nothing should change
 
 
 def find_references(factual: Factual) -> References:
-    """All reference objects of an evaluation."""
+    """All reference objects of an evaluation: of single frames, or the tracks of videos."""
     if factual.reference is None:
         raise GeocoError("this table needs reference masks, and the dataset has none")
-    masks = split_labels(factual.reference)
-    pieces = zip(masks.split(_CHUNK), factual.masks.split(_CHUNK), strict=True)
-    slot = torch.cat([metrics.associate(*piece) for piece in pieces])
-    window, label = edit_maps.is_large_enough(masks).nonzero(as_tuple=True)
-    mask = masks[window, label]
+    if factual.length > 1:
+        tracks = find_tracks(factual)
+        which = tracks.row, tracks.label, tracks.slot
+        return _describe_objects(factual, *which, tracks.mask, tracks.agrees)
+    masks, canvas = split_labels(factual.reference), Canvas.of_reference(factual)
+    slot = torch.cat(
+        [
+            metrics.associate(masks[rows], canvas.take_scenes(rows))
+            for rows in torch.arange(len(factual)).split(_CHUNK)
+        ]
+    )
+    fewest = canvas.fewest_pixels
+    window, label = edit_maps.is_large_enough(masks, fewest).nonzero(as_tuple=True)
+    mask, slot = masks[window, label], slot[window, label]
+    return _describe_objects(factual, window, label + 1, slot, mask, slot >= 0)
+
+
+def _describe_objects(
+    factual: Factual, window: Tensor, label: Tensor, slot: Tensor, mask: Tensor, agrees: Tensor
+) -> References:
     moments = metrics.support_moments(mask)
-    return References(window, label + 1, slot[window, label], mask, moments.center, moments.radius)
-
-
-def split_labels(
-    labels: UInt8[Tensor, "window height width"],
-) -> Bool[Tensor, "window object height width"]:
-    """Each label but background as a mask; empty where a window lacks it."""
-    numbers = torch.arange(1, int(labels.max()) + 1)
-    return labels[:, None] == numbers[:, None, None]
+    canvas, size = factual.canvas, Canvas.of_reference(factual).size
+    # Canvases are square, so that a radius is converted as a coordinate is.
+    across = moments.radius[:, None].expand(-1, 2)
+    center, radius = (
+        edit_maps.convert_points(part, size, canvas) for part in (moments.center, across)
+    )
+    return References(canvas, window, label, slot, mask, center, radius[:, 0], agrees)
 
 
 def ask_moves(objects: References) -> AskedEdits:
     """The four translations of every object."""
-    height, width = objects.mask.shape[-2:]
+    height, width = objects.canvas
     number, command = _combine_all(objects, range(len(MOVES)))
     return AskedEdits(
         "position",
@@ -110,12 +138,15 @@ def ask_resizes(objects: References) -> AskedEdits:
 def ask_transplants(factual: Factual, objects: References) -> AskedEdits:
     """Every object with a donor of the next video, by rank modulo the number of objects there.
 
+    Tracks of videos are asked for in their own frames, whichever these are.
+
     The donor is aligned to the recipient's centroid and RMS radius.
     """
-    following = torch.from_numpy(find_next_windows(factual.source))[objects.window]
-    counts = torch.bincount(objects.window, minlength=len(factual))
+    clip = torch.from_numpy(factual.clip)[objects.window]
+    following = torch.from_numpy(find_next_windows(factual.source[:: factual.length]))[clip]
+    counts = torch.bincount(clip, minlength=len(factual) // factual.length)
     first = counts.cumsum(0) - counts
-    rank = torch.arange(len(objects)) - first[objects.window]
+    rank = torch.arange(len(objects)) - first[clip]
     there = following.clamp_min(0)
     known = (following >= 0) & (counts[there] > 0)
     recipient = known.nonzero()[:, 0]
@@ -129,12 +160,17 @@ def ask_transplants(factual: Factual, objects: References) -> AskedEdits:
     return AskedEdits("transplant", recipient, torch.zeros_like(recipient), donor, edit)
 
 
-def have_valid_images(objects: References, edits: AskedEdits, batch: int) -> Bool[Tensor, " edit"]:
+def have_valid_images(
+    canvas: Canvas, objects: References, edits: AskedEdits, batch: int
+) -> Bool[Tensor, " edit"]:
     """Whether each reference mask's ideal image has ten pixels; `batch` of them at a time."""
     pieces = [edits.rows(chunk) for chunk in torch.arange(len(edits)).split(batch)]
     return torch.cat(
         [
-            edit_maps.is_large_enough(edit_maps.warp_mask(objects.mask[some.donor], some.map))
+            edit_maps.is_large_enough(
+                edit_maps.warp_mask(objects.mask[some.donor], canvas.adapt(some.map)),
+                canvas.fewest_pixels,
+            )
             for some in pieces
         ]
     )
@@ -144,32 +180,49 @@ def compute_oracle_targets(
     factual: Factual, objects: References, edits: AskedEdits, device: torch.device
 ) -> OracleTargets:
     """Target images and editing regions of some edits, from frames and reference masks alone."""
-    edit = AffineMap(edits.map.factor.to(device), edits.map.offset.to(device))
+    edit, canvas = edits.map.to(device), Canvas.of_reference(factual)
     source = _cut_layers(factual, objects, edits.object, device)
+    masks = objects.mask[edits.donor.to(objects.mask.device)].to(device)
+    ideal = _shrink_masks(edit_maps.warp_mask(masks, canvas.adapt(edit)), factual.canvas)
     if edits.kind != "transplant":
-        return OracleTargets(
-            inpainting.compose_target(source, edit), inpainting.find_region(source, edit)
-        )
+        region = inpainting.find_region(source, ideal)
+        # In videos all but a square around both supports should stay, in single frames the region.
+        touched = grow_square(source.support | ideal) if factual.length > 1 else region
+        return OracleTargets(inpainting.compose_target(source, edit), region, touched)
     donor = _cut_layers(factual, objects, edits.donor, device)
-    return OracleTargets(
-        inpainting.compose_target(donor, edit, source.background),
-        inpainting.find_transplant_region(source, donor, edit),
-    )
+    region = inpainting.find_transplant_region(source, donor, ideal, edit)
+    return OracleTargets(inpainting.compose_target(donor, edit, source.background), region, region)
 
 
 def _cut_layers(
     factual: Factual, objects: References, chosen: Tensor, device: Any
 ) -> inpainting.Layer:
-    """The layers of objects, each cut out once and handed to all its edits."""
+    """The layers of objects, each cut out once and handed to all its edits.
+
+    The matte of a mask that is finer than the frame is its share of each pixel; else colours tell.
+    """
     assert factual.reference is not None
     once, again = chosen.unique(return_inverse=True)
+    again = again.to(device)
     window = objects.window[once]
-    layer = inpainting.cut_out(
-        factual.frame[window].to(device).double() / 255,
-        factual.reference[window].to(device),
-        objects.label[once].to(device),
+    frames = factual.frame[window].to(device).double() / 255
+    labels, number = factual.reference[window].to(device), objects.label[once].to(device)
+    if labels.shape[-2:] == factual.canvas:
+        return inpainting.cut_out(frames, labels, number).rows(again)
+    mask = labels == number[:, None, None]
+    matte, anything = (
+        F.interpolate(part[:, None].double(), size=factual.canvas, mode="area")[:, 0]
+        for part in (mask, labels != 0)
     )
-    return layer.rows(again.to(device))
+    support = _shrink_masks(mask, factual.canvas)
+    return inpainting.cut_out_matte(frames, matte, anything > 0, support).rows(again)
+
+
+def _shrink_masks(mask: Tensor, size: tuple[int, int]) -> Tensor:
+    """Masks at the size of frames, by their nearest pixels."""
+    if mask.shape[-2:] == size:
+        return mask
+    return F.interpolate(mask[:, None].float(), size=size, mode="nearest")[:, 0] > 0
 
 
 def _combine_all(objects: References, commands: Any) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from geoco import edit_maps
 from geoco.errors import GeocoError
@@ -18,17 +18,21 @@ from geoco.evaluation.editing import EditRecords
 from geoco.evaluation.extended_canvas import full_precision
 from geoco.evaluation.factual import CenterRecords
 from geoco.evaluation.figures import write_figures
-from geoco.evaluation.interfaces import KnownModel, SlotModel
+from geoco.evaluation.interfaces import KnownModel, SlotModel, VideoModel
 from geoco.evaluation.matched import MatchedRecords
 from geoco.evaluation.tables import TABLES, Evaluation, TableProgress, build_text_tables
 from geoco.evaluation.video import TubeRecords
+from geoco.evaluation.video_rows import choose_seed, require_video_model
 from geoco.evaluation.windows import GROUP, INITIALIZATIONS, SEED, Windows, choose_windows
 from geoco.files import write_whole
 from geoco.reporting.formats import format_latex, format_markdown
+from geoco.reporting.paper_rows import ALL_FRAMES
 from geoco.reporting.records import load_records
 from geoco.reporting.results import as_values, read_table, write_table
 
 MARKDOWN, LATEX = "tables.md", "tables.tex"
+
+FrameChoice = Literal["all", "first"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,7 @@ def evaluate(
     figures: bool = False,
     progress: TableProgress = lambda table, done, total: None,
     tile: int | None = None,
+    frames: FrameChoice | None = None,
 ) -> Results:
     """Compute those of `tables` that `out` does not have yet; write all as Markdown and LaTeX.
 
@@ -62,14 +67,18 @@ def evaluate(
     tables and to tell its results from another's. `batch` is how many scenes are decoded at once,
     and changes nothing else. The finite-grid table can be limited to fewer windows by itself, for
     it draws on a canvas nine times as large, `tile` slots at once (by the batch if not given).
-    `figures` draws pictures of the editing table. All of it without TF32 and autocast, so that
-    devices differ by rounding alone.
+    A model that tracks slots is scored on all frames of windows of several, unless `frames` says
+    "first"; any other on the first. `figures` draws pictures of the editing table. All of it
+    without TF32 and autocast, so that devices differ by rounding alone.
     """
     unknown = [table for table in tables or () if table not in TABLES]
     if unknown:
         raise GeocoError(f"there is no table '{unknown[0]}': choose from {', '.join(TABLES)}")
-    shared = describe_population(model, dataset, name, windows)
-    evaluation = Evaluation(model, dataset, out, batch, windows, extended_windows, progress, tile)
+    whole_videos = choose_protocol(model, dataset, frames)
+    shared = describe_population(model, dataset, name, windows, whole_videos)
+    evaluation = Evaluation(
+        model, dataset, out, batch, windows, extended_windows, progress, tile, whole_videos
+    )
     about = {key: {**shared, **table.about(evaluation)} for key, table in TABLES.items()}
     # All are looked at first: what does not belong here should not show up after an hour.
     results = {key: read_table(out, key, about[key]) for key in TABLES}
@@ -80,7 +89,7 @@ def evaluate(
             write_table(out, key, about[key], values)
             results[key] = values
     finished = {key: values for key, values in results.items() if values is not None}
-    title, texts = f"Evaluation of {name}", build_text_tables(name, finished)
+    title, texts = f"Evaluation of {name}", build_text_tables(name, finished, whole_videos)
     write_whole(out / MARKDOWN, format_markdown(title, shared, texts).encode())
     write_whole(out / LATEX, format_latex(title, shared, texts).encode())
     paths: list[Path] = []
@@ -89,6 +98,16 @@ def evaluate(
         paths = write_figures(model, evaluation.factual, read_records(out), out, batch)
         progress("figures", 1, 1)
     return Results(name, shared, finished, out, tuple(paths))
+
+
+def choose_protocol(model: SlotModel, dataset: Windows, frames: FrameChoice | None) -> bool:
+    """Whether all frames of every window are scored, or the first: of single frames it is both."""
+    if frames == "all":
+        require_video_model(model)
+    if frames == "first" or not isinstance(model, VideoModel):
+        return False
+    first = choose_windows(dataset, 1)
+    return dataset.batch(first.tolist()).video.shape[1] > 1
 
 
 def read_records(folder: Path) -> EditRecords:
@@ -112,7 +131,11 @@ def read_tubes(folder: Path) -> TubeRecords:
 
 
 def describe_population(
-    model: SlotModel, dataset: Windows, name: str, limit: int | None = None
+    model: SlotModel,
+    dataset: Windows,
+    name: str,
+    limit: int | None = None,
+    whole_videos: bool = False,
 ) -> dict[str, Any]:
     """The population in full: what two results must share to be compared."""
     chosen = choose_windows(dataset, limit)
@@ -149,6 +172,16 @@ def describe_population(
         "fixed scales": list(stability.SCALES),
         "shared-background seed": stability.SEED,
     }
+    if ends.masks is not None and ends.masks.shape[-2:] != ends.video.shape[-2:]:
+        height, width = ends.masks.shape[-2:]
+        about["size of masks"] = f"{height} x {width}, alpha enlarged bilinearly before its argmax"
+    if whole_videos:
+        about |= {
+            "frame": ALL_FRAMES,
+            "initialization seed": f"{choose_seed(model)} + window // {GROUP}",
+            "initializations of PSNR": 1,
+            "donor": "the same frame of the next window of another source, cyclic, same rank",
+        }
     return {key: value for key, value in about.items() if value is not None}
 
 

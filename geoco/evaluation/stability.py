@@ -186,12 +186,7 @@ def _encode_pairs(factual: Factual, pairs: BackgroundPairs, chunk: Tensor) -> En
     """Scenes of two slots, the object first, both as they are in their own frames."""
     window = torch.stack((pairs.window[chunk], pairs.background_window[chunk]), 1)
     slot = torch.stack((pairs.slot[chunk], pairs.background_slot[chunk]), 1)
-    place = (window, slot)
-    attention = factual.attention
-    return Encoded(
-        factual.slots[place],
-        None if attention is None else attention[place],
-    )
+    return Encoded(factual.slots, factual.attention, factual.active).rows((window, slot))
 
 
 def _measure_spread(values: np.ndarray) -> Spread:

@@ -11,15 +11,23 @@ from pathlib import Path
 from typing import Any
 
 from geoco import edit_maps
-from geoco.evaluation import covariance_bounds, matched, stability, windows
+from geoco.errors import GeocoError
+from geoco.evaluation import (
+    covariance_bounds,
+    matched,
+    reference_tracks,
+    stability,
+    video_rows,
+    windows,
+)
 from geoco.evaluation.editing import REPLICATES, record_edits, score_editing
 from geoco.evaluation.factual import record_centers, score_factual
 from geoco.evaluation.finite_grid import score_covariance
-from geoco.evaluation.interfaces import ExtendedModel, SlotModel, VideoModel
+from geoco.evaluation.interfaces import ExtendedModel, SlotModel
 from geoco.evaluation.video import record_tubes, score_tubes
 from geoco.evaluation.windows import Factual, Progress, Windows
 from geoco.metrics import rgb
-from geoco.reporting import tables, tables_matched
+from geoco.reporting import tables, tables_matched, tables_video
 from geoco.reporting.cells import TextTable
 from geoco.reporting.records import save_records
 from geoco.reporting.results import Values
@@ -39,11 +47,30 @@ class Evaluation:
     extended_windows: int | None
     progress: TableProgress
     tile: int | None
+    whole_videos: bool = False  # all frames of every window, or the first
 
     @cached_property
     def factual(self) -> Factual:
         report = self.report_on("factual slots")
-        return windows.compute_factual(self.model, self.dataset, self.batch, self.windows, report)
+        if not self.whole_videos:
+            return windows.compute_factual(
+                self.model, self.dataset, self.batch, self.windows, report
+            )
+        chosen = windows.choose_windows(self.dataset, self.windows)
+        return video_rows.compute_video_factual(
+            self.model, self.dataset, chosen, self.batch, report
+        )
+
+    @property
+    def first_windows(self) -> Factual:
+        """All that whole-video editing looks at: no more is computed than that, if it is alone."""
+        if "factual" in vars(self):
+            return self.factual
+        chosen = video_rows.choose_first_windows(self.dataset, self.windows)
+        report = self.report_on("factual slots")
+        return video_rows.compute_video_factual(
+            self.model, self.dataset, chosen, self.batch, report
+        )
 
     def report_on(self, table: str) -> Progress:
         return lambda done, total: self.progress(table, done, total)
@@ -63,17 +90,28 @@ class Table:
 
     compute: Callable[[Evaluation, Progress], Any]
     builders: tuple[tables.Builder, ...]  # of the text tables that are made from the values
+    video_builders: tuple[tables.Builder, ...] | None = None  # the same over all frames, if others
     fits: Callable[[Evaluation], bool] = _fits_all  # whether model and dataset can have it
     # What its own definition depends on, besides what all tables share: stored with the values.
     about: Callable[[Evaluation], Values] = _say_nothing
 
 
-def build_text_tables(name: str, results: Mapping[str, Values]) -> list[TextTable]:
-    """Every text table for which there are results; `name` is what our rows are called."""
-    built = [
-        build(name, values) for table, values in results.items() for build in TABLES[table].builders
-    ]
-    return [*tables.build_main_tables(name, results), *(table for table in built if table)]
+def build_text_tables(
+    name: str, results: Mapping[str, Values], whole_videos: bool = False
+) -> list[TextTable]:
+    """Every text table for which there are results; `name` is what our rows are called.
+
+    Results over all frames stand below what the paper prints of MOVi-C.
+    """
+    built: list[TextTable | None] = []
+    for key, values in results.items():
+        table = TABLES[key]
+        builders = table.builders
+        if whole_videos and table.video_builders is not None:
+            builders = table.video_builders
+        built += [build(name, values) for build in builders]
+    build_main = tables_video.build_main_tables if whole_videos else tables.build_main_tables
+    return [*build_main(name, results), *(table for table in built if table)]
 
 
 # -- what the tables are computed by ---------------------------------------------------------------
@@ -124,9 +162,12 @@ def _compute_finite_grid(evaluation: Evaluation, progress: Progress) -> Any:
 
 
 def _compute_tubes(evaluation: Evaluation, progress: Progress) -> Any:
-    records = record_tubes(
-        evaluation.model, evaluation.dataset, evaluation.batch, evaluation.windows, progress
-    )
+    if not evaluation.whole_videos:
+        raise GeocoError(
+            "whole-video editing is of all frames: evaluate a model that tracks slots, on windows "
+            "of several frames (the length of the data's window), not on their first frames alone"
+        )
+    records = record_tubes(evaluation.model, evaluation.first_windows, evaluation.batch, progress)
     save_records(evaluation.folder, "tubes", records)
     return score_tubes(records)
 
@@ -147,15 +188,15 @@ def _draws_extended(evaluation: Evaluation) -> bool:
 
 
 def _has_masked_videos(evaluation: Evaluation) -> bool:
-    first = evaluation.dataset.batch([0])
-    known = first.masks is not None and first.video.shape[1] > 1
-    return known and isinstance(evaluation.model, VideoModel)
+    return evaluation.whole_videos and _has_reference_masks(evaluation)
 
 
 # -- what they are about ---------------------------------------------------------------------------
 
 
 def _about_factual(evaluation: Evaluation) -> Values:
+    if evaluation.whole_videos:
+        return {"fewest pixels of a track": reference_tracks.FEWEST_PIXELS}
     return {"fewest pixels of a reference object": edit_maps.FEWEST_PIXELS}
 
 
@@ -167,12 +208,21 @@ def _about_editing(evaluation: Evaluation) -> Values:
 
 
 def _about_matched(evaluation: Evaluation) -> Values:
-    return {
+    about = {
         "interval replicates": matched.REPLICATES,
         "fewest pixels of a reference object": edit_maps.FEWEST_PIXELS,
         "editing region": f"supports expanded by {rgb.EXPANSION} pixels",
         "changed pixels": f"by more than {255 * rgb.CHANGED:.0f}/255",
     }
+    if evaluation.whole_videos:
+        size = 2 * rgb.EXPANSION + 1
+        return about | {
+            "fewest pixels of a track": reference_tracks.FEWEST_PIXELS,
+            "preserved region": f"all but supports dilated by {size} x {size} pixels",
+            "preserved edits": "recall and purity of the core at least "
+            f"{reference_tracks.AGREEMENT:g}",
+        }
+    return about
 
 
 def _about_finite_grid(evaluation: Evaluation) -> Values:
@@ -186,7 +236,10 @@ def _about_finite_grid(evaluation: Evaluation) -> Values:
 
 
 def _about_tubes(evaluation: Evaluation) -> Values:
-    return {"interval replicates": REPLICATES}
+    return {
+        "interval replicates": REPLICATES,
+        "fewest pixels of a track": reference_tracks.FEWEST_PIXELS,
+    }
 
 
 # In the order in which they are computed and printed.
@@ -196,6 +249,12 @@ TABLES: dict[str, Table] = {
         (
             tables.build_reconstruction,
             tables.build_external_centers,
+            tables.build_all_slot_position,
+            tables.build_scale_calibration,
+        ),
+        (
+            tables_video.build_segmentation,
+            tables_video.build_external_centers,
             tables.build_all_slot_position,
             tables.build_scale_calibration,
         ),
@@ -225,6 +284,11 @@ TABLES: dict[str, Table] = {
             tables_matched.build_oracle_rgb,
             tables_matched.build_exact,
             tables_matched.build_rgb_preservation,
+        ),
+        (
+            tables_matched.build_common_edit,
+            tables_matched.build_oracle_rgb,
+            tables_video.build_rgb_preservation,
         ),
         fits=_has_reference_masks,
         about=_about_matched,

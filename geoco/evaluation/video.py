@@ -1,11 +1,12 @@
 """Whole-video editing: one object of every video, edited in all frames (paper, Sec. D).
 
-A reference object anchors a slot in one frame (`video_tracks`). The slot keeps its edit
-through the video, and areas are summed over all frames before F1 is taken. Commands are those of
-the single-frame table, in pixels of the model's canvas; a video's frames take the place of windows.
+A reference track anchors a slot in one frame. The paper leaves open which: here the one of largest
+visible area over the window, the lowest number among equals, whatever the model. The slot keeps its
+edit through the video, and areas are summed over all frames before F1 is taken, at the size of the
+reference masks. Commands are those of the single-frame table, in pixels of the model's canvas.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from geoco import metrics
 from geoco.errors import GeocoError
+from geoco.evaluation.canvas import Canvas
 from geoco.evaluation.commands import (
     IDENTITY,
     KINDS,
@@ -29,16 +31,9 @@ from geoco.evaluation.commands import (
 from geoco.evaluation.decode_edits import decode_edits, takes_commands
 from geoco.evaluation.editing import PERCENT, REPLICATES
 from geoco.evaluation.interfaces import SlotModel
-from geoco.evaluation.video_tracks import (
-    ObjectTrack,
-    choose_first_windows,
-    count_fewest_pixels,
-    measure_window_length,
-    track_objects,
-)
-from geoco.evaluation.windows import Factual, Progress, Windows, join_factuals
+from geoco.evaluation.reference_tracks import count_fewest_pixels, find_anchors
+from geoco.evaluation.windows import Factual, Progress
 from geoco.metrics import Interval
-from geoco.models import compositing
 
 Pair = tuple[int, int]  # recipient and donor video
 
@@ -104,42 +99,53 @@ class TubeScores:
 
 def record_tubes(
     model: SlotModel,
-    dataset: Windows,
+    factual: Factual,
     batch: int,
-    limit: int | None = None,
     progress: Progress = lambda done, total: None,
 ) -> TubeRecords:
-    """Edit one object of every video, or of `limit` videos; `batch` frames decoded at a time.
+    """Edit one object of every video in all of its frames; `batch` frames decoded at a time.
 
-    A model that can neither be told nor set where slots are is asked for transplants alone.
+    A video is the first of its windows. A model that can neither be told nor set where slots are is
+    asked for transplants alone.
     """
-    windows, sources = choose_first_windows(dataset, limit), dataset.sources
+    clips = _find_first_clips(factual)
+    anchors = {
+        number: anchor
+        for number, anchor in enumerate(find_anchors(factual, clips))
+        if anchor is not None
+    }
 
-    def tracks() -> Iterator[ObjectTrack]:
-        for number, track in enumerate(track_objects(model, dataset, windows, batch)):
-            progress(number, len(windows))
-            if track is not None:
-                yield track
+    def locate(numbers: Iterable[int]) -> Objects:
+        which = [(clips[number], anchors[number].slot) for number in numbers]
+        return _locate_slots(factual, torch.tensor(which, dtype=torch.int64).view(-1, 2))
 
-    eligible = np.zeros(len(windows), dtype=np.bool_)
+    objects, donors = locate(anchors), _pair_donors(list(anchors))
+    asked: list[tuple[Commands, dict[int, int]]] = []
+    if takes_commands(model, factual, "position"):
+        resized = build_resizes(factual, objects)
+        changing = (resized.command != IDENTITY).nonzero()[:, 0]
+        own = {number: number for number in anchors}
+        asked += [(build_moves(factual, objects), own), (resized.rows(changing), own)]
+    asked.append((transplant_given(factual, locate(donors), locate(donors.values())), donors))
+    total, done = sum(len(commands) for commands, _ in asked), 0
     pieces: list[TubeEdits] = []
-    for track, donor in pair_with_donors(tracks()):
-        eligible[track.video] = True
-        pieces += _edit_track(model, track, donor, batch)
-    progress(len(windows), len(windows))
-    return TubeRecords(
-        sources=tuple(sources[window] for window in windows),
-        eligible=eligible,
-        frames=measure_window_length(dataset, int(windows[0])),
-        edits=_join_edits(pieces),
-    )
+    for commands, pairs in asked:
+
+        def further(now: int, before: int = done) -> None:
+            progress(before + now, total)
+
+        pieces.append(_measure_edits(model, factual, commands, pairs, batch, further))
+        done += len(commands)
+    eligible = np.isin(np.arange(len(clips)), list(anchors))
+    sources = tuple(factual.source[clip * factual.length] for clip in clips)
+    return TubeRecords(sources, eligible, factual.length, _join_edits(pieces))
 
 
 def score_tubes(records: TubeRecords, pairs: Iterable[Pair] | None = None) -> TubeScores:
     """The table from the records alone; of some recipient-donor pairs only, if they are given.
 
-    Models are compared on the pairs that all of them have (`common_pairs`). Moves and resizes are
-    then those of the recipients.
+    Models are compared on the pairs that all of them have (`find_common_pairs`). Moves and resizes
+    are then those of the recipients.
     """
     edits, eligible = records.edits, int(records.eligible.sum())
     if pairs is not None:
@@ -165,85 +171,83 @@ def find_common_pairs(several: Sequence[TubeRecords]) -> tuple[Pair, ...]:
     return tuple(sorted(common))
 
 
-def pair_with_donors(
-    tracks: Iterable[ObjectTrack],
-) -> Iterator[tuple[ObjectTrack, ObjectTrack | None]]:
-    """Each with the next as its donor, the last with the first; one that is alone has none."""
-    first = last = None
-    for track in tracks:
-        if last is None:
-            first = track
-        else:
-            yield last, track
-        last = track
-    if last is not None:
-        yield last, None if first is last else first
+def _find_first_clips(factual: Factual) -> list[int]:
+    """The first window of every video, by its number among those that are evaluated."""
+    if factual.length < 2:
+        raise GeocoError(
+            "whole-video editing needs windows of several frames, but those of the dataset have "
+            "one: set the length of its window"
+        )
+    if factual.reference is None:
+        raise GeocoError(
+            "whole-video editing follows an object of the reference masks, but the dataset has "
+            "none: use one with masks"
+        )
+    first: dict[str, int] = {}
+    for clip, source in enumerate(factual.source[:: factual.length]):
+        first.setdefault(source, clip)
+    return list(first.values())
 
 
-def _edit_track(
-    model: SlotModel, track: ObjectTrack, donor: ObjectTrack | None, batch: int
-) -> Iterator[TubeEdits]:
-    """All edits of a track; those of a kind that the model does not take are left out."""
-    mine = _locate_slot(track, 0)
-    asked: list[Commands] = []
-    if takes_commands(model, track.factual, "position"):
-        resized = build_resizes(track.factual, mine)
-        changing = (resized.command != IDENTITY).nonzero()[:, 0]
-        asked = [build_moves(track.factual, mine), resized.rows(changing)]
-    for commands in asked:
-        yield _measure_edits(model, track, track, track.factual, commands, batch)
-    if donor is not None:
-        both = join_factuals((track.factual, donor.factual))
-        swapped = transplant_given(both, mine, _locate_slot(donor, len(track.factual)))
-        yield _measure_edits(model, track, donor, both, swapped, batch)
+def _pair_donors(videos: Sequence[int]) -> dict[int, int]:
+    """Of every video the next, of the last the first; one that is alone has none."""
+    if len(videos) < 2:
+        return {}
+    return dict(zip(videos, [*videos[1:], videos[0]], strict=True))
+
+
+def _locate_slots(factual: Factual, which: Int64[Tensor, "clip 2"]) -> Objects:
+    """Slots in every frame of windows, one after the other; which slot of which window."""
+    clip, slot = which.unbind(1)
+    rows = clip[:, None] * factual.length + torch.arange(factual.length)
+    return rows.flatten(), slot.repeat_interleave(factual.length)
 
 
 def _measure_edits(
     model: SlotModel,
-    track: ObjectTrack,
-    donor: ObjectTrack,
-    masks: Factual,
+    factual: Factual,
     commands: Commands,
+    pairs: Mapping[int, int],
     batch: int,
+    progress: Callable[[int], None],
 ) -> TubeEdits:
-    """Tubes of one kind; `masks` has whatever the targets are made from, the track's frames first.
+    """Tubes of one kind, of recipients and donors `pairs`, video by video and in their order.
 
-    Commands come frame by frame, and within a frame in their order.
+    Commands come frame by frame, and within a frame in their order. Of each frame no more is kept
+    than how many pixels there are of what.
     """
-    time, kind = len(track.factual), KINDS.index(commands.kind)
-    drawn = torch.zeros(len(commands), *masks.masks.shape[-2:], dtype=torch.bool)
-    for chunk, slot, (_, logits) in decode_edits(model, track.factual, commands, batch):
-        drawn[chunk] = compositing.compute_masks(logits)[:, slot].cpu()
-
-    def tubes(frames: Tensor) -> Tensor:
-        return frames.unflatten(0, (time, -1)).transpose(0, 1)
-
-    target = tubes(compute_targets(masks, commands, torch.arange(len(commands)))[1])
-    unchanged = tubes(masks.masks[commands.window, commands.slot])
-    count = len(target)
+    canvas, done = Canvas.of_reference(factual), 0
+    # Of the edited slot and its target: pixels of both, of either, the same of the unedited slot.
+    counts = torch.zeros(len(commands), 5, dtype=torch.int64)
+    for chunk, slot, (_, logits) in decode_edits(model, factual, commands, batch):
+        drawn = canvas.find_support(logits, slot)
+        target = compute_targets(factual, commands, chunk, drawn.device, canvas)[1]
+        same = canvas.take_masks(commands.window[chunk], commands.slot[chunk], drawn.device)
+        parts = (drawn & target, drawn, target, same & target, same)
+        counts[chunk] = torch.stack([part.sum((-2, -1)) for part in parts], -1).cpu()
+        done += len(chunk)
+        progress(done)
+    each = len(commands) // max(len(pairs) * factual.length, 1)
+    tubes = counts.view(len(pairs), factual.length, each, 5).sum(1).flatten(0, 1)
+    shared, edited, wanted, kept, unchanged = tubes.double().unbind(-1)
+    numbers = commands.command.view(len(pairs), factual.length, each)[:, 0].flatten()
     return TubeEdits(
-        video=np.full(count, track.video, dtype=np.int64),
-        donor_video=np.full(count, donor.video, dtype=np.int64),
-        kind=np.full(count, kind, dtype=np.int64),
-        command=commands.command[:count].numpy(),
-        f1=metrics.tube_f1(tubes(drawn), target).numpy(),
-        noop=metrics.tube_f1(unchanged, target).numpy(),
-        valid=(target.sum((-3, -2, -1)) >= count_fewest_pixels(*target.shape[-2:])).numpy(),
+        video=np.repeat(np.array(list(pairs), dtype=np.int64), each),
+        donor_video=np.repeat(np.array(list(pairs.values()), dtype=np.int64), each),
+        kind=np.full(len(tubes), KINDS.index(commands.kind), dtype=np.int64),
+        command=numbers.numpy(),
+        f1=(2 * shared / (edited + wanted).clamp_min(1)).numpy(),
+        noop=(2 * kept / (unchanged + wanted).clamp_min(1)).numpy(),
+        valid=(wanted >= count_fewest_pixels(*canvas.size)).numpy(),
     )
 
 
-def _locate_slot(track: ObjectTrack, first: int) -> Objects:
-    """The followed slot in every frame, the frames being rows from `first` on."""
-    frames = torch.arange(len(track.factual))
-    return frames + first, torch.full_like(frames, track.anchor.slot)
-
-
 def _join_edits(pieces: Sequence[TubeEdits]) -> TubeEdits:
-    none, whole = np.zeros(0), np.zeros(0, dtype=np.int64)
-    nothing = TubeEdits(whole, whole, whole, whole, none, none, np.zeros(0, dtype=np.bool_))
-    pieces = [nothing, *pieces]
+    """All kinds, video by video."""
+    names = [part.name for part in fields(TubeEdits)]
+    order = np.argsort(np.concatenate([piece.video for piece in pieces]), kind="stable")
     return TubeEdits(
-        *(np.concatenate([getattr(p, part.name) for p in pieces]) for part in fields(TubeEdits))
+        *(np.concatenate([getattr(piece, name) for piece in pieces])[order] for name in names)
     )
 
 

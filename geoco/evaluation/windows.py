@@ -1,9 +1,10 @@
 """Who is evaluated: windows, starting positions, factual slots and supports, valid objects.
 
-The geometry experiments use the first frame of every window. All that decides who takes part
-(background, validity, donors) is fixed here from factual outputs, before any intervention. The
-starting positions belong to a window, not to a batch, so that results do not depend on how many
-windows are computed at once.
+The single-frame protocol takes the first frame of every window, that of videos (`video_rows`) all
+of its frames; a frame is a row of `Factual`, from which every table reads. All that decides who
+takes part (background, validity, donors) is fixed here from factual outputs, before any
+intervention. The starting positions belong to a window, not to a batch, so that results do not
+depend on how many windows are computed at once.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,12 +20,14 @@ from torch import Tensor
 from geoco import edit_maps, metrics
 from geoco.data import ClipBatch
 from geoco.errors import GeocoError
+from geoco.evaluation import supports
 from geoco.evaluation.interfaces import Encoded, SlotModel
 from geoco.metrics.rgb import psnr
 from geoco.models import compositing
 from geoco.models.slots import Slots, draw_positions
 
 SEED = 42
+VIDEO_SEED = 20260723  # of models that carry slots through videos
 GROUP = 4  # windows that share a generator: the paper's batch
 INITIALIZATIONS = 4  # of the reconstruction
 _APART = 1_000_000  # seeds between two initialisations of a window
@@ -50,7 +53,11 @@ class Windows(Protocol):
 
 @dataclass(frozen=True)
 class Factual:
-    """Factual slots and supports of every window, on the CPU: what all edits start from."""
+    """Factual slots and supports of every frame, on the CPU: what all edits start from.
+
+    A row is a frame: the first of a window, or one of `length` that follow each other. The model's
+    own canvas is that of `masks`; reference masks may have another size.
+    """
 
     window: Int64[np.ndarray, " window"]  # index in the dataset
     source: tuple[str, ...]
@@ -62,11 +69,41 @@ class Factual:
     frame: UInt8[Tensor, "window 3 height width"]
     image: Float[Tensor, "window 3 height width"]  # its reconstruction
     psnr: Float64[Tensor, " window"]
-    reference: UInt8[Tensor, "window height width"] | None  # labels from outside, 0 is background
+    reference: UInt8[Tensor, "window rows columns"] | None  # labels from outside, 0 is background
     device: torch.device | str = "cpu"  # of the model: where masks are quickly warped
+    owner: UInt8[Tensor, "window rows columns"] | None = (
+        None  # slots, where masks have another size
+    )
+    active: Bool[Tensor, "window slot"] | None = None  # of a model that closes slots
+    length: int = 1  # rows of a window
 
     def __len__(self) -> int:
         return len(self.source)
+
+    @property
+    def canvas(self) -> tuple[int, int]:
+        """Height and width of the model's frames."""
+        height, width = self.masks.shape[-2:]
+        return height, width
+
+    @property
+    def clip(self) -> Int64[np.ndarray, " window"]:
+        """The number of each row's window among those that are evaluated."""
+        return np.arange(len(self)) // self.length
+
+    @property
+    def time(self) -> Int64[np.ndarray, " window"]:
+        """The number of each row's frame within its window."""
+        return np.arange(len(self)) % self.length
+
+    @cached_property
+    def owners(self) -> UInt8[Tensor, "window rows columns"]:
+        """Which slot each pixel belongs to, at the size of the reference masks if there are any."""
+        return (
+            self.masks.to(torch.uint8).argmax(1).to(torch.uint8)
+            if self.owner is None
+            else self.owner
+        )
 
     @property
     def video(self) -> Int64[np.ndarray, " window"]:
@@ -107,7 +144,7 @@ class Factual:
 
     def encoded(self, rows: Int64[Tensor, " row"]) -> Encoded:
         """The factual encodings of some windows."""
-        return Encoded(self.slots, self.attention).rows(rows)
+        return Encoded(self.slots, self.attention, self.active).rows(rows)
 
 
 def order_window_major(sources: Sequence[str]) -> Int64[np.ndarray, " window"]:
@@ -127,11 +164,11 @@ def choose_windows(dataset: Windows, limit: int | None) -> Int64[np.ndarray, " w
 
 
 def draw_starting_positions(
-    window: int, slots: int, initialization: int = 0
+    window: int, slots: int, initialization: int = 0, seed: int = SEED
 ) -> Float[Tensor, "{slots} 2"]:
     """Where the slots of a window start: uniform in [-1, 1], from its group's own generator."""
-    seed = SEED + window // GROUP + initialization * _APART
-    return draw_positions(GROUP, slots, torch.Generator().manual_seed(seed))[window % GROUP]
+    own = seed + window // GROUP + initialization * _APART
+    return draw_positions(GROUP, slots, torch.Generator().manual_seed(own))[window % GROUP]
 
 
 def compute_factual(
@@ -176,29 +213,60 @@ def measure_reconstruction(
     return torch.cat(qualities)
 
 
-def _compute_piece(model: SlotModel, dataset: Windows, windows: np.ndarray) -> Factual:
-    clips = dataset.batch(windows.tolist())
-    frames = _first_frames(model, clips)
-    encoded, logits, image = _reconstruct(model, frames, windows, 0)
+@dataclass(frozen=True)
+class Frames:
+    """Frames of windows, of which rows are made; `reference` may have another size."""
+
+    window: Int64[np.ndarray, " row"]
+    source: tuple[str, ...]
+    pixels: UInt8[Tensor, "row 3 height width"]
+    reference: UInt8[Tensor, "row rows columns"] | None
+    length: int
+
+
+def make_rows(
+    frames: Frames,
+    encoded: Encoded,
+    logits: Float[Tensor, "row slot height width"],
+    image: Float[Tensor, "row 3 height width"],
+) -> Factual:
+    """Everything about some frames that follows from what a model made of them."""
     masks = compositing.compute_masks(logits)
     background = compositing.find_measurement_background(compositing.compute_alpha(logits))
     slots = torch.arange(masks.shape[1], device=masks.device)
     objects = edit_maps.is_large_enough(masks) & (slots != background[:, None])
-    attention = encoded.attention
+    attention, active, reference = encoded.attention, encoded.active, frames.reference
+    if active is not None:
+        objects = objects & active.to(objects.device)
+    owner = None
+    if reference is not None and reference.shape[-2:] != masks.shape[-2:]:
+        owner = supports.find_owners(logits, reference.shape[-2:]).cpu()
+    target = frames.pixels.to(image.device).float() / 255
     return Factual(
-        window=windows,
-        source=clips.sources,
+        window=frames.window,
+        source=frames.source,
         slots=encoded.slots.to("cpu"),
         attention=None if attention is None else attention.cpu(),
         masks=masks.cpu(),
         background=background.cpu(),
         valid=objects.cpu(),
-        frame=clips.video[:, 0].cpu(),
+        frame=frames.pixels.cpu(),
         image=image.float().cpu(),
-        psnr=psnr(image, frames.to(image.device)).cpu(),
-        reference=None if clips.masks is None else clips.masks[:, 0].cpu(),
+        psnr=psnr(image, target).cpu(),
+        reference=None if reference is None else reference.cpu(),
         device=masks.device,
+        owner=owner,
+        active=None if active is None else active.cpu(),
+        length=frames.length,
     )
+
+
+def _compute_piece(model: SlotModel, dataset: Windows, windows: np.ndarray) -> Factual:
+    clips = dataset.batch(windows.tolist())
+    check_size(model, clips)
+    masks = None if clips.masks is None else clips.masks[:, 0]
+    frames = Frames(windows, clips.sources, clips.video[:, 0], masks, 1)
+    return make_rows(frames, *_reconstruct(model, frames.pixels.float() / 255, windows, 0))
 
 
 def _reconstruct(
@@ -211,14 +279,14 @@ def _reconstruct(
     return encoded, logits, compositing.composite(rgb, compositing.compute_alpha(logits))
 
 
-def _first_frames(model: SlotModel, clips: ClipBatch) -> Float[Tensor, "batch 3 height width"]:
+def check_size(model: SlotModel, clips: ClipBatch) -> None:
+    """Frames must have the model's size."""
     height, width = clips.video.shape[-2:]
     if (height, width) != (model.size, model.size):
         raise GeocoError(
             f"the model works on {model.size} x {model.size} pixels, but the dataset has "
             f"{height} x {width}"
         )
-    return clips.video[:, 0].float() / 255
 
 
 def join_factuals(pieces: Sequence[Factual]) -> Factual:
@@ -243,4 +311,7 @@ def join_factuals(pieces: Sequence[Factual]) -> Factual:
         psnr=cat("psnr"),
         reference=cat_if_all("reference"),
         device=pieces[0].device,
+        owner=cat_if_all("owner"),
+        active=cat_if_all("active"),
+        length=pieces[0].length,
     )

@@ -110,18 +110,24 @@ def mean_best_overlap(
     return float(iou.max(1).mean()) if len(iou) else math.nan
 
 
-def attention_overlap(attention: Float[Tensor, "*frames slot token"]) -> Float64[Tensor, "*frames"]:
+def attention_overlap(
+    attention: Float[Tensor, "*frames slot token"],
+    active: Bool[Tensor, "*frames slot"] | None = None,
+) -> Float64[Tensor, "*frames"]:
     """O_attn of each frame over the maps given: [0, 1], lower is better, 1 / tokens if uniform.
 
     Eq. (shared-attention-overlap); maps are normalised here, and one without mass overlaps none.
+    With `active` of those slots alone; nan where fewer than two are.
     """
-    count = attention.shape[-2]
+    if active is None:
+        active = torch.ones_like(attention[..., 0], dtype=torch.bool)
+    count = active.sum(-1).double()
     attention = attention.double()
     mass = attention.sum(-1, keepdim=True)
-    share = torch.where(mass > 0, attention / mass, 0)
+    share = torch.where((mass > 0) & active[..., None], attention / mass, 0)
     # The sum over ordered pairs i != j is that over all pairs less the diagonal.
     together = share.sum(-2).square().sum(-1) - share.square().sum((-2, -1))
-    return together / (count * (count - 1))
+    return (together / (count * (count - 1))).where(count > 1, torch.nan)
 
 
 def position_error(
@@ -342,11 +348,20 @@ def _interval(values: np.ndarray, sums: np.ndarray, counts: np.ndarray) -> Inter
 
 def _contingency(reference: Tensor, predicted: Tensor) -> tuple[Tensor, Tensor]:
     """The reference labels, and how many pixels each shares with each predicted label."""
-    names, row = reference.flatten().unique(return_inverse=True)
-    others, column = predicted.flatten().unique(return_inverse=True)
+    names, row = _number_labels(reference.flatten())
+    others, column = _number_labels(predicted.flatten())
     size = len(names) * len(others)
     counts = torch.bincount(row * len(others) + column, minlength=size)
     return names, counts.view(len(names), len(others))
+
+
+def _number_labels(labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The labels that there are, in order, and which of them each pixel has."""
+    if labels.dtype != torch.uint8:
+        return labels.unique(return_inverse=True)
+    # A whole video's pixels need no sorting, so few labels are there.
+    there = torch.bincount(labels, minlength=256) > 0
+    return there.nonzero()[:, 0], (there.long().cumsum(0) - 1)[labels.long()]
 
 
 def _instance_iou(reference: Tensor, predicted: Tensor) -> np.ndarray:

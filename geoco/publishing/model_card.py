@@ -25,7 +25,7 @@ from geoco.config import (
     Split,
 )
 from geoco.errors import GeocoError
-from geoco.evaluation import build_text_tables, format_markdown
+from geoco.evaluation import build_text_tables, covers_videos, format_markdown
 from geoco.models.dino import STAND_IN
 from geoco.models.interface import Model, parameter_table
 from geoco.training import metrics_log, run_folder
@@ -217,9 +217,9 @@ the package, its folder or its id on the Hub stands for the name."""
         results = self.results
         if results is None:
             return [f"## Results\n\n{first}. No tables: nobody gave results of `geoco eval`."]
-        tables = format_markdown(
-            "Results", results.population, build_text_tables(self.name, results.tables)
-        )
+        about = results.population
+        texts = build_text_tables(self.name, results.tables, covers_videos(about))
+        tables = format_markdown("Results", about, texts)
         head, body = re.sub("^#", "##", tables, flags=re.MULTILINE).strip().split("\n\n", 1)
         split = _SPLITS[results.split]
         lead = f"{first}. The tables below are those of `geoco eval` on the {split} split."

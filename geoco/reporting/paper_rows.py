@@ -19,6 +19,7 @@ from geoco.reporting.paper import PaperDataset, PaperTable
 TABLES: dict[tuple[PaperDataset, str], PaperTable] = {
     (table.dataset, table.name): table for table in (*paper.TABLES, *paper_video.TABLES)
 }
+ALL_FRAMES = "all of each window"  # a population's `frame`, if its results are of whole videos
 # The published names, as words: neither 'obj3d-cycles' nor 'movi-like' is the paper's data.
 _NAMES: dict[PaperDataset, re.Pattern[str]] = {
     "Obj3D": re.compile(r"(?<![\w-])obj3d(?![\w-])", re.IGNORECASE),
@@ -37,6 +38,11 @@ class PaperRows:
     note: str
 
 
+def covers_videos(population: Mapping[str, Any]) -> bool:
+    """Whether results of this population are over all frames."""
+    return population.get("frame") == ALL_FRAMES
+
+
 def choose_rows(population: Mapping[str, Any]) -> PaperRows:
     """The rows for results of this population, by the line of text under its key `data`.
 
@@ -47,7 +53,7 @@ def choose_rows(population: Mapping[str, Any]) -> PaperRows:
     for dataset, name in _NAMES.items():
         if name.search(data):
             return PaperRows(dataset, "")
-    dataset = "MOVi-C" if population.get("frames of a window", 1) > 1 else "Obj3D"
+    dataset: PaperDataset = "MOVi-C" if covers_videos(population) else "Obj3D"
     measured = data.split(":")[0] or "data without a name"
     return PaperRows(dataset, f"Measured here: {measured}. The paper's rows are of {dataset}.")
 

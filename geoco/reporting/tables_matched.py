@@ -52,7 +52,7 @@ def build_exact(name: str, values: Values) -> TextTable | None:
     columns = (*paper.ORACLE_RGB.columns, *(f"F1 (%): {kind.capitalize()} ↑" for kind in KINDS))
     caption = (
         "The generator drew the edited scene, and what is visible in it. F1 is over edits that "
-        f"leave ten pixels visible: {_list_counts(values, 'visible', KINDS)}."
+        f"leave ten pixels visible: {list_counts(values, 'visible', KINDS)}."
     )
     title = "PSNR (dB) and F1 against the generator’s edits"
     return TextTable(title, columns, tuple(rows), caption)
@@ -71,7 +71,7 @@ def build_rgb_preservation(name: str, values: Values) -> TextTable:
     rows = format_intervals(label_measured(name), intervals, 4)
     caption = (
         "Changes from the factual reconstruction outside the editing region. They are over edits "
-        f"that could be carried out: {_list_counts(values, 'carried', kinds)}."
+        f"that could be carried out: {list_counts(values, 'carried', kinds)}."
     )
     return add_rows(paper.RGB_PRESERVATION, "RGB preservation", rows, caption)
 
@@ -82,6 +82,6 @@ def _likeness(name: str, values: Values, part: str) -> list[Cells]:
     return format_intervals(label_measured(name), intervals, 3)
 
 
-def _list_counts(values: Values, part: str, kinds: Sequence[str]) -> str:
+def list_counts(values: Values, part: str, kinds: Sequence[str]) -> str:
     """Defined of all edits, kind by kind."""
     return ", ".join(f"{values[kind][part]}/{values[kind]['edits']} {kind}" for kind in kinds)

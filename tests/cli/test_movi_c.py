@@ -117,15 +117,7 @@ def test_training_went_through_all_phases(run: Path) -> None:
 
 @pytest.mark.parametrize(
     ("size", "masks"),
-    [
-        (128, "frames"),
-        pytest.param(
-            128, "native", marks=pytest.mark.xfail(strict=True, reason="evaluated at 64 x 64 only")
-        ),
-        pytest.param(
-            256, "native", marks=pytest.mark.xfail(strict=True, reason="evaluated at 64 x 64 only")
-        ),
-    ],
+    [(128, "frames"), (128, "native"), (256, "native")],
 )
 def test_every_table_that_fits_is_made(
     files: Path, run: Path, tmp_path: Path, size: int, masks: str

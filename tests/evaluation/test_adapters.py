@@ -11,7 +11,7 @@ from geoco import Editor, config
 from geoco.data import SolidsDataset
 from geoco.evaluation import ADAPTERS, Encoded, GeoCoModel, SlotModel, VideoModel, adapter
 from geoco.evaluation.interfaces import Decoded
-from geoco.evaluation.video_tracks import choose_first_windows, track_objects
+from geoco.evaluation.video_rows import choose_first_windows, compute_video_factual
 from geoco.evaluation.windows import draw_starting_positions
 from geoco.models import pretrained
 from geoco.models.geoco import GeoCo
@@ -35,12 +35,10 @@ def test_a_model_of_single_frames_is_tracked_as_in_the_editor() -> None:
     film = Editor(loaded).encode_video(clip.video[0].permute(0, 2, 3, 1).numpy(), seed=42)
     for name in ("appearance", "position", "scale"):
         torch.testing.assert_close(getattr(slots, name), getattr(film.decoded.slots, name))
-    (track,) = track_objects(model, dataset, choose_first_windows(dataset), 64)
-    assert track is not None
-    assert track.factual.psnr.min() > 40
+    first = choose_first_windows(dataset)
+    assert compute_video_factual(model, dataset, first, 64).psnr.min() > 40
     carried = GeoCoModel(loaded.model, knows_videos=True)
-    (lost,) = track_objects(carried, dataset, choose_first_windows(dataset), 64)
-    assert lost is None or lost.factual.psnr.min() < 20
+    assert compute_video_factual(carried, dataset, first, 64).psnr.min() < 20
 
 
 @pytest.mark.parametrize(("length", "temporal"), [(2, False), (1, True), (3, True)])

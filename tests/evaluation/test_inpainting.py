@@ -7,7 +7,7 @@ from torch import Tensor
 
 from geoco.config import EpisodesConfig, SolidsConfig
 from geoco.data import SolidsDataset
-from geoco.edit_maps import AffineMap
+from geoco.edit_maps import AffineMap, warp_mask
 from geoco.evaluation import inpainting
 from geoco.metrics.rgb import psnr
 from geoco.solids import Move
@@ -136,7 +136,7 @@ def test_a_transplant_lies_on_the_recipients_floor() -> None:
 def test_regions_by_hand() -> None:
     frame, labels = square()
     layer = inpainting.cut_out(frame, labels, torch.tensor([1]))
-    region = inpainting.find_region(layer, by_pixels(3, 0))
+    region = inpainting.find_region(layer, warp_mask(layer.support, by_pixels(3, 0)))
     # Together 11 x 8; two four-connected steps add two rows or columns on each side, less corners.
     assert int(region.sum()) == 11 * 8 + 2 * 2 * (11 + 8) + 4
     assert region[0, 15, 8]
@@ -144,9 +144,8 @@ def test_regions_by_hand() -> None:
     soft = inpainting.cut_out(*square(soft=0.5), torch.tensor([1]))
     ring = soft.alpha.clone()
     ring[0, 15, 25] = 0.2  # a footprint beyond the support
-    wide = inpainting.find_transplant_region(
-        layer, inpainting.Layer(soft.rgb, ring, soft.background, soft.support), by_pixels(0, 0)
-    )
+    donor = inpainting.Layer(soft.rgb, ring, soft.background, soft.support)
+    wide = inpainting.find_transplant_region(layer, donor, donor.support, by_pixels(0, 0))
     assert wide[0, 15, 27]
     assert not wide[0, 15, 28]
 

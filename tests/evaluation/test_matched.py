@@ -208,6 +208,10 @@ def test_records_of_our_model_by_brute_force() -> None:
         compare_record(model, dataset, factual, objects, one)
 
 
+def find_region(layer: inpainting.Layer, edit: AffineMap) -> Tensor:
+    return inpainting.find_region(layer, edit_maps.warp_mask(layer.support, edit))
+
+
 def compare_record(model, dataset, factual, objects, one) -> None:  # type: ignore[no-untyped-def]
     window = int(np.flatnonzero(factual.window == one["window"])[0])
     mine = (objects.window == window) & (objects.label == int(one["label"]))
@@ -225,14 +229,14 @@ def compare_record(model, dataset, factual, objects, one) -> None:  # type: igno
         move = MOVES[one["command"]]
         edit = AffineMap.from_move(torch.tensor([move]), 16, 16)
         new = replace(new, position=new.position + edit.offset.to(new.position)[:, None])
-        target, region = inpainting.compose_target(layer, edit), inpainting.find_region(layer, edit)
+        target, region = inpainting.compose_target(layer, edit), find_region(layer, edit)
         truth = dataset.render_counterfactuals([index], [(0, Move(item, *move))])
         own = edit_maps.warp_mask(factual.masks[[window], slot], edit)
     elif one["kind"] == 1:
         factor = FACTORS[one["command"]]
         new = replace(new, scale=new.scale * factor)
         edit = AffineMap.from_resize(torch.tensor([factor]), center)
-        target, region = inpainting.compose_target(layer, edit), inpainting.find_region(layer, edit)
+        target, region = inpainting.compose_target(layer, edit), find_region(layer, edit)
         truth = dataset.render_counterfactuals([index], [(0, Scale(item, factor))])
         own_edit = AffineMap.from_resize(torch.tensor([factor]), state.position[:, slot])
         own = edit_maps.warp_mask(factual.masks[[window], slot], own_edit)
@@ -248,7 +252,8 @@ def compare_record(model, dataset, factual, objects, one) -> None:  # type: igno
             center, objects.radius[[number]], objects.center[[donor]], objects.radius[[donor]]
         )
         target = inpainting.compose_target(given, edit, layer.background)
-        region = inpainting.find_transplant_region(layer, given, edit)
+        ideal = edit_maps.warp_mask(given.support, edit)
+        region = inpainting.find_transplant_region(layer, given, ideal, edit)
         far_index = int(factual.window[far])
         swap = Replace(item, 1, int(objects.label[donor]) - 1)
         assert one["reference_valid"] == bool(

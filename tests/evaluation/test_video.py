@@ -1,7 +1,7 @@
 """Whole-video editing: tubes counted by hand, analytic models, and a loop over edits and frames."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
 
@@ -14,6 +14,7 @@ from torch import Tensor
 from geoco import config, metrics
 from geoco.data import ClipBatch, SolidsDataset
 from geoco.errors import GeocoError
+from geoco.evaluation import video as tubes
 from geoco.evaluation.adapters import GeoCoModel
 from geoco.evaluation.commands import FACTORS, IDENTITY, MOVES
 from geoco.evaluation.editing import REPLICATES
@@ -21,26 +22,21 @@ from geoco.evaluation.interfaces import (
     Decoded,
     Encoded,
     OneSlotModel,
+    SlotModel,
     TrackedSlots,
     VideoModel,
     make_unplaced_slots,
 )
+from geoco.evaluation.reference_tracks import Anchor, count_fewest_pixels, find_anchors
 from geoco.evaluation.video import (
     KINDS,
     TubeEdits,
     TubeRecords,
     find_common_pairs,
-    record_tubes,
     score_tubes,
 )
-from geoco.evaluation.video_tracks import (
-    Anchor,
-    choose_first_windows,
-    count_fewest_pixels,
-    find_anchor,
-    track_objects,
-)
-from geoco.evaluation.windows import Factual, draw_starting_positions
+from geoco.evaluation.video_rows import choose_first_windows, compute_video_factual
+from geoco.evaluation.windows import SEED, VIDEO_SEED, Factual, Windows, draw_starting_positions
 from geoco.geometry import build_grid
 from geoco.models.geoco import GeoCo
 from geoco.models.slots import Binding, Slots
@@ -50,6 +46,8 @@ POSITION, SCALE, TRANSPLANT = range(3)
 
 class Moving(Discs):
     """Discs whose slots of every frame are known: [window time slot ...]."""
+
+    carries = True
 
     def __init__(self, scenes: Slots, size: int = 64) -> None:
         super().__init__(scenes, size)
@@ -155,6 +153,19 @@ def make_videos(model: Moving, sources: Sequence[str] | None = None) -> Videos:
     )
     owner = logits.argmax(1).to(torch.uint8).unflatten(0, (windows, time))
     return Videos(sources or [f"video {w}" for w in range(windows)], owner, time, model.size)
+
+
+def record_tubes(
+    model: SlotModel,
+    dataset: Windows,
+    batch: int,
+    limit: int | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> TubeRecords:
+    """The records of a dataset's first windows."""
+    chosen = choose_first_windows(dataset, limit)
+    factual = compute_video_factual(model, dataset, chosen, batch)
+    return tubes.record_tubes(model, factual, batch, progress)
 
 
 def f1_of(records: TubeRecords, kind: int) -> list[float]:
@@ -292,7 +303,13 @@ def record(labels: Tensor, masks: Tensor, background: int = 0) -> Factual:
         image=torch.zeros(time, 3, height, width),
         psnr=torch.zeros(time, dtype=torch.float64),
         reference=labels,
+        length=time,
     )
+
+
+def find_anchor(factual: Factual) -> Anchor | None:
+    (anchor,) = find_anchors(factual, [0])
+    return anchor
 
 
 def paint_labels(time: int, *areas: tuple[int, int, slice]) -> Tensor:
@@ -330,22 +347,29 @@ def test_the_object_of_largest_area_over_time_is_anchored_where_it_is_largest() 
 
 def test_association_is_one_to_one() -> None:
     """The larger object shares most with slot 1, which the smaller one needs more."""
-    labels = paint_labels(2, (0, 1, slice(0, 40)), (0, 2, slice(0, 18)))
+    labels = paint_labels(2, (0, 1, slice(0, 50)), (0, 2, slice(0, 22)))
     owner = torch.zeros_like(labels)
-    owner[0, 2, :20], owner[0, 2, 20:35], owner[0, 4, :18] = 1, 2, 1
+    owner[0, 2, :24], owner[0, 2, 24:43], owner[0, 4, :22] = 1, 2, 1
     masks = owner[:, None] == torch.arange(4)[:, None, None]
     assert find_anchor(record(labels, masks)) == Anchor(label=1, frame=0, slot=2)
 
 
 def test_who_is_not_eligible() -> None:
-    ten, nine = (paint_labels(2, (1, 1, slice(0, count))) for count in (10, 9))
-    assert find_anchor(record(ten, assign_slots(ten, 2))) == Anchor(1, 1, 2)
-    assert find_anchor(record(nine, assign_slots(ten, 2))) is None  # the object is too small
-    assert find_anchor(record(ten, assign_slots(nine, 2))) is None  # its slot's support is
-    assert find_anchor(record(ten, assign_slots(ten, 2), background=2)) is None
-    assert find_anchor(record(paint_labels(2), assign_slots(ten, 2))) is None  # there is no object
-    nowhere = torch.zeros(2, 4, 64, 64, dtype=torch.bool)
-    assert find_anchor(record(ten, nowhere)) is None
+    twenty, nineteen = (paint_labels(2, (1, 1, slice(0, count))) for count in (20, 19))
+
+    def divide(mine: int) -> Tensor:
+        """Slot 2 has so many of the object's pixels, slots 1 and 3 have the others."""
+        owner = torch.zeros_like(twenty)
+        owner[1, 2, :mine], owner[1, 2, mine:15], owner[1, 2, 15:20] = 2, 1, 3
+        return owner[:, None] == torch.arange(4)[:, None, None]
+
+    assert find_anchor(record(twenty, divide(10))) == Anchor(1, 1, 2)
+    assert find_anchor(record(nineteen, divide(10))) is None  # the object is too small
+    assert find_anchor(record(twenty, divide(9))) is None  # its slot's support is
+    assert find_anchor(record(twenty, divide(10), background=2)) is None
+    assert find_anchor(record(paint_labels(2), divide(10))) is None  # there is no object
+    closed = torch.tensor([True, True, False, True]).expand(2, 4)
+    assert find_anchor(replace(record(twenty, divide(10)), active=closed)) is None
     assert [count_fewest_pixels(n, n) for n in (64, 128, 16, 24)] == [10, 40, 1, 2]
 
 
@@ -361,7 +385,12 @@ def test_first_windows_start_where_they_do_in_every_evaluation() -> None:
     records = record_tubes(model, dataset, 100)
     assert set(dataset.asked) == set(model.seen) == {0, 2, 4}
     for window, starts in model.seen.items():
-        assert torch.equal(starts, draw_starting_positions(window, 2))
+        assert torch.equal(starts, draw_starting_positions(window, 2, seed=VIDEO_SEED))
+    single = Moving(discs(6))
+    single.carries = False  # a model of single frames starts as it does in their tables
+    record_tubes(single, dataset, 100)
+    for window, starts in single.seen.items():
+        assert torch.equal(starts, draw_starting_positions(window, 2, seed=SEED))
     assert records.sources == ("video 0", "video 1", "video 2")
     some = record_tubes(model, dataset, 100, limit=2)
     assert (some.sources, some.pairs) == (("video 0", "video 1"), ((0, 1), (1, 0)))
@@ -508,14 +537,17 @@ def one_by_one(model: GeoCoModel, dataset: SolidsDataset) -> list[tuple[float, .
     """Every edit alone and frame by frame: video, donor, kind, command, F1, no-op."""
     anchors: dict[int, tuple[Binding, int, np.ndarray]] = {}
     network = model.model
-    for track in track_objects(model, dataset, choose_first_windows(dataset), 1000):
-        if track is not None:
-            window = int(track.factual.window[0])
+    first = choose_first_windows(dataset)
+    factual = compute_video_factual(model, dataset, first, 1000)
+    for number, anchor in enumerate(find_anchors(factual, range(len(first)))):
+        if anchor is not None:
+            window = int(first[number])
             frames = dataset.batch([window]).images().double()
-            starts = draw_starting_positions(window, 4)[None].double()
-            binding, slot = network.bind(frames, starts), track.anchor.slot
+            seed = VIDEO_SEED if model.carries else SEED
+            starts = draw_starting_positions(window, 4, seed=seed)[None].double()
+            binding, slot = network.bind(frames, starts), anchor.slot
             owner = network.decode(binding).fields.logits[0].argmax(1).numpy()
-            anchors[track.video] = binding, slot, owner == slot
+            anchors[number] = binding, slot, owner == slot
 
     def find_pixels(binding: Binding, frame: int, slot: int, state: Slots) -> np.ndarray:
         """Where a slot is seen in a frame in which it has another state; all are drawn anew."""
@@ -624,7 +656,9 @@ def test_progress_ends_where_it_should() -> None:
     heard: list[tuple[int, int]] = []
     model = Boxes(boxes([[12, 12], [2, 2], [8, 8], [2, 2]]))
     record_tubes(model, make_videos(model), 4, progress=lambda *news: heard.append(news))
-    assert heard == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
+    # Two objects in two frames each, with four moves, four sizes and a transplant.
+    assert heard[-1] == (36, 36)
+    assert heard == sorted(heard)
 
 
 def test_nobody_eligible_gives_no_scores() -> None:
@@ -642,7 +676,7 @@ def test_messages() -> None:
     with pytest.raises(GeocoError, match=r"^Discs cannot follow slots .* with a `track` method$"):
         record_tubes(Discs(scenes(1)), dataset, 4)
     with pytest.raises(GeocoError, match=r"windows of several frames, but .* have one"):
-        record_tubes(model, replace(dataset, time=1, masks=dataset.masks[:, :1]), 4)  # type: ignore[index]
+        record_tubes(Moving(discs(time=1)), make_videos(Moving(discs(time=1))), 4)
     with pytest.raises(GeocoError, match="reference masks, but the dataset has none"):
         record_tubes(model, replace(dataset, masks=None), 4)
     with pytest.raises(GeocoError, match="64 x 64 pixels, but the dataset has 32 x 32"):

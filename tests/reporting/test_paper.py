@@ -11,7 +11,7 @@ from geoco.evaluation import build_text_tables, format_latex, format_markdown
 from geoco.reporting import paper, paper_rows, paper_video
 from geoco.reporting.cells import DASH
 from geoco.reporting.paper import PaperDataset, PaperTable
-from geoco.reporting.paper_rows import choose_rows, find_table, find_values, fit_to_data
+from geoco.reporting.paper_rows import ALL_FRAMES, choose_rows, find_table, find_values, fit_to_data
 
 SOURCE = Path(__file__).parents[3] / "shared" / "paper" / "geoco-savi.tex"
 DATASETS: tuple[PaperDataset, ...] = ("Obj3D", "MOVi-C")
@@ -259,7 +259,9 @@ def test_values_by_dataset_table_and_method() -> None:
     ],
 )
 def test_which_rows_fit(data: str | None, frames: int, dataset: str, note: str) -> None:
-    about = {"frames of a window": frames} | ({} if data is None else {"data": data})
+    about = {"frame": ALL_FRAMES if frames > 1 else "the first of each window"} | (
+        {} if data is None else {"data": data}
+    )
     rows = choose_rows(about)
     assert rows.dataset == dataset
     said = f"Measured here: {note}. The paper's rows are of {dataset}."
@@ -269,7 +271,7 @@ def test_which_rows_fit(data: str | None, frames: int, dataset: str, note: str) 
 def test_results_on_other_data_say_so() -> None:
     """In everything that is written, whatever builder made it."""
     texts = build_text_tables("ours", make_all_tables())
-    about = {"data": "solids, val split: 200 videos of 100 frames", "frames of a window": 1}
+    about = {"data": "solids, val split: 200 videos of 100 frames"}
     for text in texts:
         fitted = fit_to_data(text, about)
         assert ("Measured here: solids, val split." in fitted.caption) == bool(text.printed)
@@ -283,7 +285,7 @@ def test_results_on_other_data_say_so() -> None:
 
 def test_rows_are_those_of_the_data() -> None:
     texts = build_text_tables("ours", {**make_all_tables()})
-    about = {"data": "store of MOVi-C, val split: 250 videos", "frames of a window": 24}
+    about = {"data": "store of MOVi-C, val split: 250 videos", "frame": ALL_FRAMES}
     shown = format_markdown("Title", about, texts)
     assert "(paper, Obj3D)" not in shown
     assert "Measured here" not in shown
@@ -294,7 +296,7 @@ def test_rows_are_those_of_the_data() -> None:
     assert format_markdown("Title", about, texts).count("(paper, MOVi-C)") == 4  # tubes
     wide = fit_to_data(
         next(text for text in texts if text.title == "RGB preservation"),
-        {"data": "MOVi-C", "frames of a window": 24},
+        {"data": "MOVi-C", "frame": ALL_FRAMES},
     )
     assert wide.paper is not None
     assert DASH not in {cell for row in wide.printed for cell in row}

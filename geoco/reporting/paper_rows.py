@@ -53,9 +53,9 @@ def choose_rows(population: Mapping[str, Any]) -> PaperRows:
     for dataset, name in _NAMES.items():
         if name.search(data):
             return PaperRows(dataset, "")
-    dataset: PaperDataset = "MOVi-C" if covers_videos(population) else "Obj3D"
+    nearest: PaperDataset = "MOVi-C" if covers_videos(population) else "Obj3D"
     measured = data.split(":")[0] or "data without a name"
-    return PaperRows(dataset, f"Measured here: {measured}. The paper's rows are of {dataset}.")
+    return PaperRows(nearest, f"Measured here: {measured}. The paper's rows are of {nearest}.")
 
 
 def fit_to_data(table: TextTable, population: Mapping[str, Any]) -> TextTable:

@@ -18,13 +18,14 @@ import numpy as np
 from geoco import drawing, metrics
 from geoco.errors import GeocoError
 from geoco.evaluation.commands import KINDS
+from geoco.evaluation.editing import REPLICATES as TUBE_REPLICATES
 from geoco.evaluation.editing import EditRecords
 from geoco.evaluation.factual import CenterRecords, ReferenceErrors, average_reference_errors
 from geoco.evaluation.figures import FOLDER, draw_drift, draw_errors, draw_response
 from geoco.evaluation.matched import REPLICATES, SAME_FOR_ALL, MatchedRecords, score_matched
 from geoco.evaluation.run import read_centers, read_matched, read_records, read_tubes
 from geoco.evaluation.tables import TABLES, build_text_tables
-from geoco.evaluation.video import TubeRecords, find_common_pairs, score_tubes
+from geoco.evaluation.video import Pair, TubeRecords, compare_tubes, find_common_pairs, score_tubes
 from geoco.files import write_whole
 from geoco.metrics import Interval
 from geoco.reporting.cells import TextTable, format_number, look_up
@@ -96,8 +97,10 @@ def compare(folders: Sequence[Path], out: Path, figures: bool = False) -> Compar
         differences = compute_differences(names, matched, pool)
     if "tubes" in shared:
         tubes = [read_tubes(folder) for folder in folders]
-        for values, scores in zip(results, _score_common_tubes(tubes), strict=True):
-            values["tubes"] = scores
+        pairs = find_common_pairs(tubes)
+        for values, of_videos in zip(results, tubes, strict=True):
+            values["tubes"] = as_values(score_tubes(of_videos, pairs))
+        differences += compute_tube_differences(names, tubes, pairs)
     comparison = Comparison(
         tuple(names),
         {"models": ", ".join(names)} | population,
@@ -167,6 +170,17 @@ def compute_differences(
     return tuple(differences)
 
 
+def compute_tube_differences(
+    names: Sequence[str], models: Sequence[TubeRecords], pairs: Sequence[Pair]
+) -> tuple[Difference, ...]:
+    """Each model less the first in whole-video editing, on the pairs that all have."""
+    return tuple(
+        Difference(name, kind, "Tube F1 (%)", len(pairs), gap)
+        for name, model in zip(names[1:], models[1:], strict=True)
+        for kind, gap in compare_tubes(models[0], model, pairs).items()
+    )
+
+
 def merge_tables(
     results: Mapping[str, Mapping[str, Any]], whole_videos: bool = False
 ) -> list[TextTable]:
@@ -222,7 +236,8 @@ def build_difference_table(differences: Sequence[Difference], first: str) -> Tex
     columns = ("Models", "Edit", "Measure", "Difference", "95% interval", "excludes 0", "N")
     caption = (
         "The same edits of the same reference objects; means within videos, then over videos, with "
-        f"paired intervals from {REPLICATES:,} source-video replicates."
+        f"paired intervals from {REPLICATES:,} source-video replicates. Tube F1 is of the pairs of "
+        f"videos that all have, drawn alike for both in each of {TUBE_REPLICATES:,} replicates."
     )
     return TextTable("Paired differences", columns, rows, caption)
 
@@ -255,11 +270,6 @@ def _draw(models: Mapping[str, EditRecords], size: int, out: Path) -> None:
     }
     for name, picture in pictures.items():
         drawing.save_pictures(out / FOLDER / f"{NAME}-{name}.png", [picture])
-
-
-def _score_common_tubes(models: Sequence[TubeRecords]) -> list[dict[str, Any]]:
-    pairs = find_common_pairs(models)
-    return [as_values(score_tubes(records, pairs)) for records in models]
 
 
 def _check_population(folders: Sequence[Path], tables: Sequence[str]) -> dict[str, Any]:

@@ -150,17 +150,30 @@ def score_tubes(records: TubeRecords, pairs: Iterable[Pair] | None = None) -> Tu
     edits, eligible = records.edits, int(records.eligible.sum())
     if pairs is not None:
         wanted = set(pairs)
-        unknown = sorted(wanted - set(records.pairs))
-        if unknown:
-            raise GeocoError(
-                f"video {unknown[0][0]} with donor {unknown[0][1]} is no pair of these records: "
-                "compare models on pairs that all of them have"
-            )
-        edits = edits.where(np.isin(edits.video, [recipient for recipient, _ in wanted]))
-        eligible = len(wanted)
-    position, scale, transplant = (_score_kind(edits.of(kind), kind) for kind in KINDS)
+        edits, eligible = _keep_pairs(records, wanted), len(wanted)
+    position, scale, transplant = (_score_kind(edits.of(kind)) for kind in KINDS)
     videos = len(records.sources)
     return TubeScores(videos, eligible, records.frames, position, scale, transplant)
+
+
+def compare_tubes(
+    first: TubeRecords, other: TubeRecords, pairs: Iterable[Pair]
+) -> dict[CommandKind, Interval]:
+    """How much higher another model scores than the first, by kind of edit, with 95% intervals.
+
+    On common pairs; in every replicate both are scored on the same videos. Kinds that a model has
+    no valid edits of are left out.
+    """
+    wanted = set(pairs)
+    both = [_keep_pairs(records, wanted) for records in (first, other)]
+    gaps: dict[CommandKind, Interval] = {}
+    for kind in KINDS:
+        scored = [edits.where(edits.valid).of(kind) for edits in both]
+        if all(len(edits) for edits in scored):
+            weights = _draw_weights(_find_videos(*scored))
+            less, more = (_average(edits, edits.f1, weights) for edits in scored)
+            gaps[kind] = _make_interval(more - less)
+    return gaps
 
 
 def find_common_pairs(several: Sequence[TubeRecords]) -> tuple[Pair, ...]:
@@ -169,6 +182,17 @@ def find_common_pairs(several: Sequence[TubeRecords]) -> tuple[Pair, ...]:
         raise GeocoError("models can be compared only on the same videos of the same length")
     common = set.intersection(*(set(records.pairs) for records in several))
     return tuple(sorted(common))
+
+
+def _keep_pairs(records: TubeRecords, wanted: set[Pair]) -> TubeEdits:
+    """The edits of those recipients."""
+    unknown = sorted(wanted - set(records.pairs))
+    if unknown:
+        raise GeocoError(
+            f"video {unknown[0][0]} with donor {unknown[0][1]} is no pair of these records: "
+            "compare models on pairs that all of them have"
+        )
+    return records.edits.where(np.isin(records.edits.video, [video for video, _ in wanted]))
 
 
 def _find_first_clips(factual: Factual) -> list[int]:
@@ -251,33 +275,44 @@ def _join_edits(pieces: Sequence[TubeEdits]) -> TubeEdits:
     )
 
 
-def _score_kind(edits: TubeEdits, kind: CommandKind) -> TubeKind:
+def _score_kind(edits: TubeEdits) -> TubeKind:
     scored = edits.where(edits.valid)
     if len(scored) == 0:
         return TubeKind(Interval(float("nan"), float("nan"), float("nan")), float("nan"), 0)
-    names, video = np.unique(scored.video, return_inverse=True)
-
-    def means(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        return PERCENT * _average_commands(values, scored.command, weights[:, video])
-
-    once = np.ones((1, len(names)))
-    if kind == "transplant":  # one command: a plain mean
-        f1 = metrics.pair_weighted_interval(
-            PERCENT * scored.f1, scored.video, scored.donor_video, REPLICATES
-        )
-    else:
-        low, high = np.percentile(
-            means(scored.f1, _resample_videos(len(names))), metrics.PERCENTILES
-        )
-        f1 = Interval(float(means(scored.f1, once)[0]), float(low), float(high))
-    return TubeKind(f1, float(means(scored.noop, once)[0]), len(scored))
+    weights = _draw_weights(_find_videos(scored))
+    f1, noop = (_average(scored, values, weights) for values in (scored.f1, scored.noop))
+    return TubeKind(_make_interval(f1), float(noop[0]), len(scored))
 
 
-def _resample_videos(videos: int) -> Float64[np.ndarray, "replicate video"]:
-    """How often each video is drawn: the resamples of `metrics.pooled_interval`."""
-    share = np.full(videos, 1 / videos)
-    drawn = np.random.default_rng(0).multinomial(videos, share, size=REPLICATES)
-    return drawn.astype(np.float64)
+def _find_videos(*several: TubeEdits) -> Int64[np.ndarray, " video"]:
+    """Every video that is a recipient or a donor."""
+    return np.unique(np.concatenate([(edits.video, edits.donor_video) for edits in several], 1))
+
+
+def _draw_weights(videos: Int64[np.ndarray, " video"]) -> dict[int, np.ndarray]:
+    """How often each video counts: once, then as often as it is drawn in every replicate."""
+    share = np.full(len(videos), 1 / len(videos))
+    drawn = np.random.default_rng(0).multinomial(len(videos), share, size=REPLICATES)
+    columns = np.concatenate((np.ones((1, len(videos))), drawn)).T
+    return dict(zip(videos.tolist(), columns, strict=True))
+
+
+def _average(
+    edits: TubeEdits, values: Float64[np.ndarray, " edit"], weights: Mapping[int, np.ndarray]
+) -> Float64[np.ndarray, " replicate"]:
+    """In percent, for all edits and for every replicate; nan where none of them is drawn.
+
+    A transplant weighs as its recipient's and its donor's weights multiplied.
+    """
+    weight = np.stack([weights[video] for video in edits.video.tolist()], 1)
+    for place in (edits.donor_video != edits.video).nonzero()[0]:
+        weight[:, place] *= weights[int(edits.donor_video[place])]
+    return PERCENT * _average_commands(values, edits.command, weight)
+
+
+def _make_interval(values: Float64[np.ndarray, " replicate"]) -> Interval:
+    low, high = np.nanpercentile(values[1:], metrics.PERCENTILES)
+    return Interval(float(values[0]), float(low), float(high))
 
 
 def _average_commands(
@@ -292,4 +327,4 @@ def _average_commands(
         weight = weights[:, mine].sum(1)
         sums += weights[:, mine] @ values[mine] / np.maximum(weight, 1)
         defined += weight > 0
-    return sums / defined
+    return np.divide(sums, defined, out=np.full_like(sums, np.nan), where=defined > 0)

@@ -32,6 +32,7 @@ from geoco.evaluation.video import (
     KINDS,
     TubeEdits,
     TubeRecords,
+    compare_tubes,
     find_common_pairs,
     score_tubes,
 )
@@ -479,6 +480,32 @@ def test_models_are_compared_on_pairs_that_all_have() -> None:
         score_tubes(two, ((0, 1), (1, 2)))
     with pytest.raises(GeocoError, match="only on the same videos of the same length"):
         find_common_pairs([one, replace(two, frames=6)])
+
+
+def test_differences_are_of_the_same_videos_in_every_replicate() -> None:
+    """Their interval is that of the gap, not of two scores that are drawn apart."""
+    draw = np.random.default_rng(4).random((2, 5, 9))
+    draw[1, :, :8] = draw[0, :, :8] - 0.2  # always as much less, however videos differ
+    models = [
+        table(
+            *((v, v, k // 4, k % 4, score[v, k], True) for v in range(5) for k in range(8)),
+            *((v, (v + 1) % 5, 2, 0, score[v, 8], v != 3) for v in range(5)),
+        )
+        for score in draw
+    ]
+    gaps = compare_tubes(*models, find_common_pairs(models))
+    for kind in ("position", "scale"):
+        assert vars(gaps[kind]) == pytest.approx(dict.fromkeys(("estimate", "low", "high"), -20))
+    drawn = np.random.default_rng(0).multinomial(5, [0.2] * 5, size=REPLICATES)
+    weight = (drawn * np.roll(drawn, -1, axis=1)) * (np.arange(5) != 3)
+    gap = 100 * (draw[1, :, 8] - draw[0, :, 8])
+    kept = weight.sum(1) > 0
+    means = (weight @ gap)[kept] / weight.sum(1)[kept]
+    assert gaps["transplant"].estimate == pytest.approx(gap[[0, 1, 2, 4]].mean())
+    expected = np.percentile(means, (2.5, 97.5))
+    assert (gaps["transplant"].low, gaps["transplant"].high) == pytest.approx(tuple(expected))
+    without = replace(models[1], edits=models[1].edits.of("transplant"))
+    assert list(compare_tubes(models[0], without, find_common_pairs(models))) == ["transplant"]
 
 
 def make_tiny_model(temporal: bool = False) -> GeoCoModel:

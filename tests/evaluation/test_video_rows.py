@@ -459,6 +459,9 @@ def test_tables_and_comparison_of_videos(tmp_path: Path) -> None:
     assert tubes["deaf"]["estimate"] == pytest.approx(100 * 10 / 16)
     gap = next(one for one in comparison.differences if one.measure == "F1 (%)")
     assert gap.value.estimate == pytest.approx(-100 * (6 / 12 + 6 / 16) / 2)
+    gaps = {one.kind: one for one in comparison.differences if one.measure == "Tube F1 (%)"}
+    assert gaps["position"].value.estimate == pytest.approx(100 * 10 / 16 - 100)
+    assert (gaps["position"].model, gaps["position"].edits) == ("deaf", 3)
     assert (
         "| **obedient (measured here)** | 100.00 |" in (tmp_path / "both/comparison.md").read_text()
     )

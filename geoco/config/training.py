@@ -150,6 +150,7 @@ class TrainConfig(Section):
     weights: LossWeights = LossWeights()
     huber: float = Field(0.05, gt=0)
     own_width: float = Field(0.04, gt=0)  # our choice: colours so far apart count as two
+    own_against: Literal["slot", "frame"] = "slot"  # our choice: background's colours and whose
     # Without (our choice), pos and the factual half of tail also reach positions and scales: all
     # gradients then need one backward pass instead of two.
     separate_pass: bool = True

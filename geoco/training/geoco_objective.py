@@ -115,8 +115,9 @@ class GeoCoObjective(Objective):
             live = live + weight["gate"] * values["gate"]
         if "own" in mode.terms:
             assert scene.fields.rgb is not None
+            against = video if settings.own_against == "frame" else None
             values["own"] = self._own(
-                scene.fields.rgb, scene.alpha, settings.own_width, sum_over_ranks
+                scene.fields.rgb, scene.alpha, settings.own_width, against, sum_over_ranks
             )
             live = live + weight["own"] * values["own"]
         if mode.recenter or mode.terms & {"pos", "geo", "tail"}:

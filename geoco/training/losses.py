@@ -140,18 +140,21 @@ def own(
     rgb: Float[Tensor, "*batch slot 3 height width"],
     alpha: Float[Tensor, "*batch slot height width"],
     width: float,
+    frame: Float[Tensor, "*batch 3 height width"] | None = None,
     sum_counts: Sum = sum_locally,
 ) -> Float[Tensor, ""]:
     """What objects own although the background would draw it as well; ours, not the paper's.
 
     The mean over pixels of the sum over slots i other than the background b, that of largest mean
-    alpha, of alpha_i exp(-|rgb_i - rgb_b|^2 / (2 width^2)), the square a mean over colours. Only
-    alpha learns from it: no colour comes nearer to another or moves away.
+    alpha, of alpha_i exp(-|c_i - rgb_b|^2 / (2 width^2)), the square a mean over colours. c_i is
+    what the slot draws there, or what the frame shows, if it is given. Only alpha learns from it:
+    no colour comes nearer to another or moves away.
     """
     rgb = rgb.detach()
     background = find_measurement_background(alpha.detach())
     is_background = torch.arange(alpha.shape[-3], device=alpha.device) == background[..., None]
     behind = (rgb * is_background[..., None, None, None]).sum(-4, keepdim=True)
-    alike = torch.exp((rgb - behind).square().mean(-3) / (-2 * width**2))
+    there = rgb if frame is None else frame.unsqueeze(-4)
+    alike = torch.exp((there - behind).square().mean(-3) / (-2 * width**2))
     needless = (alpha * alike * ~is_background[..., None, None]).sum(-3)
     return weighted_mean(needless, torch.ones_like(needless), sum_counts)

@@ -114,7 +114,10 @@ def naive(
     loss = loss + weight["gate"] * binding.gate.square().mean()
     fields = model.decoder(slots)
     loss = loss + weight["own"] * losses.own(
-        fields.rgb.detach(), fields.logits.softmax(-3), train.own_width
+        fields.rgb.detach(),
+        fields.logits.softmax(-3),
+        train.own_width,
+        video if train.own_against == "frame" else None,
     )
 
     judged = slot_quality.assess_slots(logits, binding, train.quality)
@@ -163,7 +166,7 @@ def naive(
 @pytest.mark.parametrize("center", ["coordinate", "normalized"])
 @pytest.mark.parametrize("terms", [ALL, ("rec", "pos"), ("rec", "tail"), ("rec", "geo")])
 @pytest.mark.parametrize(("sharpness", "recenter"), [(2.0, 0.0), (8.0, 0.5)])
-@pytest.mark.parametrize("separate_pass", [True, False])
+@pytest.mark.parametrize(("separate_pass", "own_against"), [(True, "slot"), (False, "frame")])
 def test_gradients_are_those_of_two_decodes(
     model: GeoCo,
     settings: config.Config,
@@ -172,8 +175,10 @@ def test_gradients_are_those_of_two_decodes(
     sharpness: float,
     recenter: float,
     separate_pass: bool,
+    own_against: str,
 ) -> None:
-    train = settings.train.model_copy(update={"separate_pass": separate_pass})
+    changes = {"separate_pass": separate_pass, "own_against": own_against}
+    train = settings.train.model_copy(update=changes)
     settings = settings.model_copy(update={"train": train})
     naive(model, settings, terms, center, sharpness, recenter)
     expected = take_gradients(model)

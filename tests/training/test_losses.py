@@ -183,6 +183,22 @@ def test_own_by_hand() -> None:
     assert alpha.grad[1].eq(0).all()
 
 
+def test_own_by_hand_against_the_frame() -> None:
+    """The frame is the background's colour in the first pixel alone, whatever slots draw there."""
+    rgb, alpha = make_pixels(
+        [[0.9, 0.5, 0.5], [0.5, 0.5, 0.5]],
+        [[0.2, 0.3, 0.4], [0.8, 0.7, 0.6]],
+    )
+    frame = torch.tensor([0.5, 0.54, 0.7], dtype=DOUBLE)[None, None].expand(3, 1, -1)
+    loss = losses.own(rgb, alpha, 0.04, frame)
+    alike = [1.0, math.exp(-0.5), math.exp(-0.5 * 5**2)]
+    assert loss.item() == pytest.approx((0.2 * alike[0] + 0.3 * alike[1] + 0.4 * alike[2]) / 3)
+    loss.backward()
+    assert rgb.grad is None
+    assert alpha.grad is not None
+    torch.testing.assert_close(alpha.grad[0, 0], torch.tensor(alike, dtype=DOUBLE) / 3)
+
+
 def test_own_takes_the_mean_square_of_colours() -> None:
     rgb = torch.zeros(2, 3, 1, 1, dtype=DOUBLE)
     rgb[0, 2] = 0.04 * math.sqrt(3)
@@ -202,5 +218,11 @@ def test_own_has_no_order_of_slots_and_a_background_in_every_frame() -> None:
     order = torch.tensor([2, 0, 3, 1])
     whole = losses.own(rgb, alpha, 0.04)
     torch.testing.assert_close(losses.own(rgb[:, :, order], alpha[:, :, order], 0.04), whole)
-    frames = [losses.own(rgb[b, t], alpha[b, t], 0.04) for b in range(2) for t in range(3)]
-    torch.testing.assert_close(torch.stack(frames).mean(), whole)
+    shown = 0.1 * torch.rand(2, 3, 3, 5, 6, dtype=DOUBLE, generator=generator)
+    for video, expected in ((None, whole), (shown, losses.own(rgb, alpha, 0.04, shown))):
+        frames = [
+            losses.own(rgb[b, t], alpha[b, t], 0.04, None if video is None else video[b, t])
+            for b in range(2)
+            for t in range(3)
+        ]
+        torch.testing.assert_close(torch.stack(frames).mean(), expected)

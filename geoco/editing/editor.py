@@ -68,7 +68,7 @@ class Editor:
 
         Slots start at random places; another seed may bind them better.
         """
-        frames = media.fit_frames(media.read_picture(picture)[None], self.model.size)
+        frames = media.fit_frame(media.read_picture(picture), self.model.size)[None]
         return Scene(self, frames, seed, self._bind_and_decode(frames, seed))
 
     def encode_video(self, video: Any, seed: int = SEED, frames_per_second: float = 12) -> "Film":
@@ -76,7 +76,9 @@ class Editor:
 
         How depends on the model, see `geoco.models.tracking`.
         """
-        frames = media.fit_frames(media.read_video(video), self.model.size)
+        size = self.model.size
+        # Frame by frame: whole videos of a camera would not fit into memory.
+        frames = np.stack([media.fit_frame(frame, size) for frame in media.iterate_video(video)])
         return Film(
             self,
             frames,
@@ -282,7 +284,7 @@ class Scene(_EditableFrames):
         return self.frames[0]
 
     def save(self, path: str | Path) -> None:
-        """Write the picture as .png."""
+        """Write the picture as .png or .jpg."""
         media.save_frames(Path(path), [self.image])
 
     def draw_outlines(self, zoom: int = 4) -> UInt8[np.ndarray, "_height _width 3"]:

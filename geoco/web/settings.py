@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from geoco.media import LIMITS, Limits
+
 MEBIBYTE = 2**20
 
 
@@ -21,9 +23,8 @@ class Settings:
     # What comes in.
     upload_bytes: int = 32 * MEBIBYTE
     request_bytes: int = MEBIBYTE // 4
-    pixels: int = 24_000_000
-    video_frames: int = 300  # that are decoded
-    film_frames: int = 32  # that are kept of them, evenly spaced
+    reading: Limits = LIMITS  # as everywhere: pixels, frames and time
+    film_frames: int = 32  # that are kept of a video's, evenly spaced
     # Work at once: computed, and waiting to be.
     workers: int = 2
     waiting: int = 24

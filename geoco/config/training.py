@@ -132,8 +132,6 @@ class TrainConfig(Section):
     budget: float = Field(1.0, gt=0, le=1)  # shortens every number of steps of the schedule
     batch: int = Field(64, ge=1)  # of all processes together
     seed: int = Field(42, ge=0)
-    # Our choice: a run, a file or a name of weights to begin with; without, with random ones.
-    initial_weights: str | None = None
     learning_rate: float = Field(4e-4, gt=0)
     # Our choice: matrices of encoder and decoder by Muon at this rate; without, all by AdamW.
     muon_learning_rate: float | None = Field(None, gt=0)

@@ -21,7 +21,7 @@ from geoco.training.curriculum import Curriculum
 from geoco.training.metrics_log import read_metrics
 from geoco.training.run_folder import Run
 from geoco.training.step import find_objective
-from geoco.training.trainer import Trainer, load_initial_weights
+from geoco.training.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,6 @@ def check_start(config: Config) -> None:
             f"{model.size} x {model.size} pixels: set both to {model.size}, or let "
             f"model.decoder.layers end with the side of your frames, which must be squares"
         )
-    load_initial_weights(model, config.train.initial_weights)
     # Clips of every phase, also of those that begin after hours.
     curriculum = Curriculum(config, model.cold_scale)
     for frames in sorted({curriculum.plan(step).mode.frames for step in curriculum.mode_starts()}):

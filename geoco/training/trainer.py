@@ -21,9 +21,8 @@ from geoco.config import Config, WindowConfig
 from geoco.data import open_dataset, open_training, to_device
 from geoco.data.loader import Feed, Order, ResidentFeed, StreamFeed
 from geoco.errors import GeocoError
-from geoco.models import checkpoints, pretrained
+from geoco.models import checkpoints
 from geoco.models.build import build
-from geoco.models.interface import Model
 from geoco.training import diagnostics
 from geoco.training.curriculum import TERMS, Curriculum
 from geoco.training.logs import SCHEDULE, RunLogs
@@ -47,17 +46,6 @@ class ValidationClips:
     positions: Tensor
 
 
-def load_initial_weights(model: Model, name: str | None) -> None:
-    """Begin with what another training learned, if its model is built alike."""
-    if name is None:
-        return
-    try:
-        weights = checkpoints.read_weights(pretrained.find_weights(name))
-        checkpoints.load_into(model, weights.tensors, name)
-    except GeocoError as error:
-        raise GeocoError(f"train.initial_weights: {error}") from None
-
-
 class Trainer:
     """A run in progress."""
 
@@ -73,10 +61,7 @@ class Trainer:
         torch.manual_seed(self.settings.seed)
         # A checkpoint has all tensors, so that a run goes on where its encoder's folder is gone.
         fresh = checkpoints.find_latest(run.checkpoints) is None
-        self.model = build(self.config.model, pretrained=fresh)
-        if fresh:
-            load_initial_weights(self.model, self.settings.initial_weights)
-        self.model.to(fabric.device)
+        self.model = build(self.config.model, pretrained=fresh).to(fabric.device)
         self.curriculum = Curriculum(self.config, self.model.cold_scale)
         self.stepper = Stepper(self.model, self.config, fabric)
         self.step = 0

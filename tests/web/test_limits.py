@@ -1,4 +1,4 @@
-"""Under load: everything that is kept counts, what is worked for stays, and the rest is told when."""
+"""Under load: all that is kept counts, what is worked for stays, the rest is told when."""
 
 import asyncio
 import threading

@@ -69,7 +69,7 @@ def test_pipes_and_circles(tmp_path: Path) -> None:
             config.load(tmp_path / "x.yaml")
     for number in range(40):
         (tmp_path / f"{number}.yaml").write_text(f"base: {number + 1}.yaml")
-    with pytest.raises(GeocoError, match="16.yaml: the base of a base, 16 times over"):
+    with pytest.raises(GeocoError, match=r"16.yaml: the base of a base, 16 times over"):
         config.load(tmp_path / "0.yaml")
 
 

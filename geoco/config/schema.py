@@ -17,6 +17,8 @@ from geoco.config import loading
 from geoco.config.loading import ChosenByKind, Section
 from geoco.config.training import TrainConfig
 
+WIDEST = 2**14  # of any layer
+
 
 class WindowConfig(Section):
     """How clips are cut from a video: one every `stride` frames, wherever `length` frames fit."""
@@ -137,7 +139,7 @@ class ConvEncoderConfig(Section):
     """Four 5 x 5 convolutions; a quarter of the image's side in tokens."""
 
     kind: Literal["conv"] = "conv"
-    width: int = Field(64, ge=1)
+    width: int = Field(64, ge=1, le=WIDEST)
 
 
 class BackboneConfig(Section):
@@ -146,10 +148,10 @@ class BackboneConfig(Section):
     `geoco.models.dino` says what others need.
     """
 
-    width: int = Field(384, ge=1)
-    depth: int = Field(12, ge=1)
+    width: int = Field(384, ge=1, le=WIDEST)
+    depth: int = Field(12, ge=1, le=100)
     heads: int = Field(6, ge=1)
-    registers: int = Field(0, ge=0)
+    registers: int = Field(0, ge=0, le=64)
 
     @model_validator(mode="after")
     def _check_heads(self) -> "BackboneConfig":
@@ -168,18 +170,18 @@ class DinoEncoderConfig(Section):
     kind: Literal["dino"] = "dino"
     weights: str = "facebook/dinov2-small"
     backbone: BackboneConfig = BackboneConfig()
-    dim: int = Field(128, ge=1)
+    dim: int = Field(128, ge=1, le=WIDEST)
 
 
 class SlotsConfig(Section):
     """Slots and how they are bound; the paper's Obj3D values."""
 
     count: int = Field(6, ge=2, le=64)
-    dim: int = Field(64, ge=8)
-    update_dim: int = Field(128, ge=8)
-    grid_dim: int = Field(128, ge=8)
-    first_iterations: int = Field(3, ge=1)
-    later_iterations: int = Field(2, ge=1)
+    dim: int = Field(64, ge=8, le=WIDEST)
+    update_dim: int = Field(128, ge=8, le=WIDEST)
+    grid_dim: int = Field(128, ge=8, le=WIDEST)
+    first_iterations: int = Field(3, ge=1, le=100)
+    later_iterations: int = Field(2, ge=1, le=100)
     initial_scale: float = Field(1.0, ge=0.001, le=2)  # learned from there
     readout: bool = True
     gate_bound: float = Field(0.5, gt=0, le=1)
@@ -193,9 +195,9 @@ class DecoderConfig(Section):
     """How slots are drawn; the paper's Obj3D values. Layers are [size, kernel]."""
 
     design: str = "steered"  # one of DECODER_DESIGNS
-    broadcast: int = Field(16, ge=2)
-    layers: tuple[tuple[int, int], ...] = Field(
-        ((32, 5), (64, 3), (64, 3), (64, 3), (64, 3)), min_length=1
+    broadcast: int = Field(16, ge=2, le=1024)
+    layers: tuple[tuple[Annotated[int, Field(le=1024)], Annotated[int, Field(le=31)]], ...] = Field(
+        ((32, 5), (64, 3), (64, 3), (64, 3), (64, 3)), min_length=1, max_length=32
     )
     micro: bool = True
     micro_bound: float = Field(0.5, gt=0)
@@ -236,10 +238,10 @@ class TemporalConfig(Section):
     """The temporal initializer of later frames; without it they start where the last one ended."""
 
     enabled: bool = False
-    width: int = Field(128, ge=8)
+    width: int = Field(128, ge=8, le=WIDEST)
     heads: int = Field(4, ge=1)
-    hidden: int = Field(512, ge=8)
-    history: int = Field(4, ge=1)
+    hidden: int = Field(512, ge=8, le=WIDEST)
+    history: int = Field(4, ge=1, le=1000)
 
 
 class ModelConfig(Section):

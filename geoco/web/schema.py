@@ -22,6 +22,7 @@ from geoco.editing.decoded import SlotView
 from geoco.editing.editor import SEED, Editor, Film, Scene
 from geoco.editing.operations import EditRequest
 from geoco.models.slots import LARGEST_SCALE, SMALLEST_SCALE
+from geoco.web.exports import check_frame
 from geoco.web.samples import Sample
 from geoco.web.sessions import SceneOrFilm, SceneState
 from geoco.web.settings import Settings
@@ -204,6 +205,7 @@ class StateAnswer(_Answer):
     @classmethod
     def from_state(cls, state: SceneState, number: int) -> "StateAnswer":
         scene = state.compute_scene()
+        check_frame(scene, number)
         return cls(
             id=state.id,
             kind="video" if isinstance(scene, Film) else "picture",

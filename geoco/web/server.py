@@ -68,7 +68,7 @@ def create_app(
     app.add_exception_handler(Exception, _answer_failure)
     mimetypes.add_type("text/javascript", ".js")  # some systems say text/plain
     app.mount("/", StaticFiles(directory=STATIC, html=True), name="page")
-    app.add_middleware(RequestGuard, settings=settings)
+    app.add_middleware(RequestGuard, settings=settings, sessions=service.sessions)
     return app
 
 

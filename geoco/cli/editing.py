@@ -95,7 +95,7 @@ def edit(
             raise
         except (ValueError, TypeError):
             raise GeocoError(f"{option} {text}: expected {form}") from None
-        for warning in scene.warnings:
+        for warning in scene.new_warnings:
             line = f"[yellow]{option} {text}: {warning}[/]"
             console.print(line, highlight=False, soft_wrap=True)
     scene.save(out)

@@ -110,7 +110,8 @@ class _EditableFrames:
     decoded: DecodedFrames
     history: tuple[EditRequest, ...] = ()
     donors: Mapping[str, "_EditableFrames"] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()  # of the last edit
+    warnings: tuple[str, ...] = ()  # of all edits so far, each once
+    new_warnings: tuple[str, ...] = ()  # of the last edit
     frames_per_second: float = 12
     film: "tuple[Film, int] | None" = None  # of which this is a frame
 
@@ -138,6 +139,7 @@ class _EditableFrames:
             result.decoded,
             (*self.history, edit),
             used,
+            tuple(dict.fromkeys((*self.warnings, *result.warnings))),
             result.warnings,
             self.frames_per_second,
             self.film,

@@ -143,6 +143,9 @@ class Model(nn.Module, ABC):
     def set_reference_scale(self, value: float) -> None:
         """Move the scale at which steered layers are ordinary convolutions, where there are any."""
 
+    def set_gate_share(self, value: float) -> None:
+        """Move how far slots that a gate closes are closed, from 0 to 1, where there is a gate."""
+
     def compile_parts(self) -> None:
         """Compile what has many small operations, each part with a backward pass of its own."""
 

@@ -33,7 +33,7 @@ class DrawnModel:
         self.model = model
         weight = next(model.parameters())
         self._place = (weight.device, weight.dtype)
-        self.carries: bool = model.temporal is not None if knows_videos is None else knows_videos
+        self.carries: bool = model.carries_slots if knows_videos is None else knows_videos
 
     @property
     def slots(self) -> int:

@@ -83,6 +83,11 @@ class Model(nn.Module, ABC):
 
     # -- what most models need not change ----------------------------------------------------------
 
+    @property
+    def carries_slots(self) -> bool:
+        """Whether it was made to carry slots from frame to frame, whatever it was trained on."""
+        return self.temporal is not None
+
     def refine(self, fields: Fields, attention: Float[Tensor, "*scene slot token"]) -> Fields:
         """The fields of whole scenes after the selector, if there is one.
 

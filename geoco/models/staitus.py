@@ -79,6 +79,10 @@ class Staitus(PictureModel):
         # A part of the weights: of a training that stopped early slots are as open as they were.
         self.register_buffer("gate_share", torch.zeros(()))
 
+    @property
+    def carries_slots(self) -> bool:
+        return True
+
     def bind(
         self,
         video: Float[Tensor, "batch time 3 height width"],

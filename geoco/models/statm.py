@@ -82,6 +82,10 @@ class Statm(PictureModel):
         self.predictor = AppearancePredictor(slots.dim, predictor.heads, predictor.hidden)
         self.decoder = DECODERS[settings.decoder.design](settings.decoder, slots.dim)
 
+    @property
+    def carries_slots(self) -> bool:
+        return True
+
     def bind(
         self,
         video: Float[Tensor, "batch time 3 height width"],
@@ -125,5 +129,6 @@ class Statm(PictureModel):
 def make_unplaced_slots(appearance: Float[Tensor, "*batch slot dim"]) -> Slots:
     """Slots of a model that knows no position and no scale."""
     shape = (*appearance.shape[:-1], 2)
-    nowhere = torch.full(shape, torch.nan, device=appearance.device)
+    kind = torch.promote_types(appearance.dtype, torch.float32)
+    nowhere = torch.full(shape, torch.nan, dtype=kind, device=appearance.device)
     return Slots(appearance, nowhere, nowhere[..., 0])

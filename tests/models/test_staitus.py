@@ -15,6 +15,7 @@ from geoco.models.staitus import Activity, Staitus
 from geoco.training.curriculum import Curriculum
 
 BATCH, SLOTS, DIM = 2, 4, 8
+BIAS = -0.5
 SETTINGS = config.StaitusConfig(
     encoder=config.ConvEncoderConfig(width=8),
     slots=config.StaitusSlotsConfig(count=SLOTS, dim=DIM, update_dim=8, grid_dim=8),
@@ -31,6 +32,7 @@ def build_model(share: float = 1.0) -> Staitus:
     for part in (model.predictor, model.activity):
         for parameter in part.parameters():
             nn.init.normal_(parameter, std=0.5)
+    nn.init.constant_(model.activity.layers[-1].bias, BIAS)
     model.set_gate_share(share)
     return model
 
@@ -183,6 +185,8 @@ def test_a_single_frame_predicts_nothing() -> None:
 @torch.no_grad()
 def test_closed_slots_are_told_to_the_evaluation() -> None:
     network, video = build_model(), draw_video()
+    surety = network.activity(network.bind(video, draw_starts()).slots.appearance)
+    network.activity.layers[-1].bias.sub_(torch.logit(surety.median()))  # half of them are closed
     model = adapter(network)
     assert isinstance(model, VideoModel)
     tracked = model.track(video, draw_starts())

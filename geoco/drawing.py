@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Sequence
+from numbers import Integral
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,7 @@ COLORS = np.array(
 )
 MARGIN = 4
 PAPER = 255
+MOST_ZOOM = 64
 
 
 def overlay_masks(
@@ -75,6 +77,8 @@ def draw_outlines(
 
 def magnify(picture: Picture, zoom: int) -> Picture:
     """Every pixel as a square, so that what is shown is what is there."""
+    if not (isinstance(zoom, Integral) and 1 <= zoom <= MOST_ZOOM):
+        raise GeocoError(f"zoom {zoom}: expected a whole number from 1 to {MOST_ZOOM}")
     return picture.repeat(zoom, 0).repeat(zoom, 1)
 
 

@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float32, UInt8
 from pydantic import ValidationError
 
 from geoco import drawing, media
-from geoco.editing import recording
+from geoco.editing import recording, scripts
 from geoco.editing.apply import apply_edit
 from geoco.editing.decoded import DecodedFrames, SlotView
 from geoco.editing.operations import (
@@ -36,6 +36,7 @@ from geoco.editing.operations import (
     SetBackground,
     Swap,
     Transplant,
+    convert_numpy,
     flatten_keys,
     list_donors,
     refuse_index,
@@ -45,7 +46,8 @@ from geoco.models import pretrained
 from geoco.models.tracking import bind_videos, knows_videos
 
 SEED = 42
-FrameRange = tuple[int, int]
+SlotNumber = int | np.integer  # as NumPy finds them, too
+FrameRange = tuple[SlotNumber, SlotNumber]
 Editable = TypeVar("Editable", bound="_EditableFrames")
 
 
@@ -68,6 +70,7 @@ class Editor:
 
         Slots start at random places; another seed may bind them better.
         """
+        seed = recording.check_seed(seed)
         frames = media.fit_frame(media.read_picture(picture), self.model.size)[None]
         return Scene(self, frames, seed, self._bind_and_decode(frames, seed))
 
@@ -76,6 +79,8 @@ class Editor:
 
         How depends on the model, see `geoco.models.tracking`.
         """
+        seed = recording.check_seed(seed)
+        media.check_rate(frames_per_second)
         size = self.model.size
         # Frame by frame: whole videos of a camera would not fit into memory.
         frames = np.stack([media.fit_frame(frame, size) for frame in media.iterate_video(video)])
@@ -147,35 +152,35 @@ class _EditableFrames:
 
     def move(
         self: Editable,
-        slot: int,
+        slot: SlotNumber,
         dx: float = 0,
         dy: float = 0,
         frames: FrameRange | None = None,
-        keys: Mapping[int, tuple[float, float]] | None = None,
+        keys: Mapping[SlotNumber, tuple[float, float]] | None = None,
     ) -> Editable:
         """By pixels, x to the right and y down; `keys` are shifts at key frames."""
         flat = flatten_keys(keys)
         return self._request_edit(Move, slot=slot, dx=dx, dy=dy, frames=frames, keys=flat)
 
     def move_to(
-        self: Editable, slot: int, x: float, y: float, frames: FrameRange | None = None
+        self: Editable, slot: SlotNumber, x: float, y: float, frames: FrameRange | None = None
     ) -> Editable:
         """To a place of the grid [-1, 1]."""
         return self._request_edit(MoveTo, slot=slot, x=x, y=y, frames=frames)
 
     def resize(
         self: Editable,
-        slot: int,
+        slot: SlotNumber,
         factor: float = 1,
         frames: FrameRange | None = None,
-        keys: Mapping[int, float] | None = None,
+        keys: Mapping[SlotNumber, float] | None = None,
     ) -> Editable:
         """By a factor about the slot's position; `keys` are factors at key frames."""
         flat = flatten_keys(keys)
         return self._request_edit(Resize, slot=slot, factor=factor, frames=frames, keys=flat)
 
     def resize_to(
-        self: Editable, slot: int, scale: float, frames: FrameRange | None = None
+        self: Editable, slot: SlotNumber, scale: float, frames: FrameRange | None = None
     ) -> Editable:
         """To a scale, in units of the grid."""
         return self._request_edit(ResizeTo, slot=slot, scale=scale, frames=frames)
@@ -183,24 +188,26 @@ class _EditableFrames:
     @refuse_index
     def transplant(
         self: Editable,
-        slot: int,
+        slot: SlotNumber,
         donor: "_EditableFrames",
-        donor_slot: int,
+        donor_slot: SlotNumber,
         frames: FrameRange | None = None,
     ) -> Editable:
         """Give a slot the appearance of a slot of another scene; place and size stay."""
         return self._request_edit(
-            Transplant, donor, slot=slot, donor=donor.key, donor_slot=donor_slot, frames=frames
+            Transplant, donor, slot=slot, donor=get_key(donor), donor_slot=donor_slot, frames=frames
         )
 
-    def swap(self: Editable, slot: int, other: int, frames: FrameRange | None = None) -> Editable:
+    def swap(
+        self: Editable, slot: SlotNumber, other: SlotNumber, frames: FrameRange | None = None
+    ) -> Editable:
         """Exchange two slots' appearances."""
         return self._request_edit(Swap, slot=slot, other=other, frames=frames)
 
     def duplicate(
         self: Editable,
-        slot: int,
-        into: int | None = None,
+        slot: SlotNumber,
+        into: SlotNumber | None = None,
         dx: float = 0,
         dy: float = 0,
         frames: FrameRange | None = None,
@@ -212,21 +219,21 @@ class _EditableFrames:
         self: Editable, donor: "_EditableFrames", frames: FrameRange | None = None
     ) -> Editable:
         """Take the background of another scene."""
-        return self._request_edit(SetBackground, donor, donor=donor.key, frames=frames)
+        return self._request_edit(SetBackground, donor, donor=get_key(donor), frames=frames)
 
-    def remove(self: Editable, slot: int, frames: FrameRange | None = None) -> Editable:
+    def remove(self: Editable, slot: SlotNumber, frames: FrameRange | None = None) -> Editable:
         """Take a slot away."""
         return self._request_edit(Remove, slot=slot, frames=frames)
 
     def interpolate(self: Editable, other: "_EditableFrames", share: float) -> Editable:
         """A share of the way from this state to another of the same slots."""
-        return self._request_edit(Interpolate, other, donor=other.key, share=share)
+        return self._request_edit(Interpolate, other, donor=get_key(other), share=share)
 
     def _request_edit(
         self: Editable, kind: Any, source: "_EditableFrames | None" = None, /, **values: Any
     ) -> Editable:
         try:
-            edit = kind(**values)
+            edit = kind(**convert_numpy(values))
         except ValidationError as error:
             raise GeocoError(recording.describe_problem(error, kind.__name__.lower())) from None
         return self.apply(edit, None if source is None else {source.key: source})
@@ -244,7 +251,14 @@ class _EditableFrames:
 
     def to_python(self, picture: str = "frame.png") -> str:
         """The edits as lines of Python."""
-        return recording.to_python(self, picture)
+        return scripts.to_python(self, picture)
+
+    def save_python(self, path: str | Path, picture: str | Path | None = None) -> None:
+        """Write the edits as a script that runs, with the pictures that it needs beside it.
+
+        `picture` is the file that was edited; without one its frames are written, too.
+        """
+        scripts.save_python(self, Path(path), None if picture is None else Path(picture))
 
     @classmethod
     def replay(cls: type[Editable], text: str, editor: Editor | None = None) -> Editable:
@@ -253,6 +267,15 @@ class _EditableFrames:
         replayed = recording.replay(cls.kind, text, editor)
         assert isinstance(replayed, cls)
         return replayed
+
+
+def get_key(donor: Any) -> str:
+    """The name of a scene or film that an edit takes from."""
+    if not isinstance(donor, _EditableFrames):
+        raise GeocoError(
+            f"a donor must be a scene or a film, not {type(donor).__name__}: encode it first"
+        )
+    return donor.key
 
 
 class Scene(_EditableFrames):

@@ -253,6 +253,22 @@ def test_tables_and_comparison_of_videos(tmp_path: Path) -> None:
     assert "| GeoCo-SAVi (paper, MOVi-C) | 0.1935 | 0.4610 | 0.2451 | 0.2507 |" in text
     assert "| **deaf (measured here)** | 1.0000 | 1.0000 | 1.0000 | 1.0000 |" in text
     assert "(paper, Obj3D)" not in text
+    for population in (  # whom the numbers are of, under every table
+        "of 3 videos of 4 frames. Position errors are over 6/6 tracks",
+        "Spreads fix s = 0.2 and are over 24 objects of single frames.",
+        "is over 3 videos with one edited object each.",
+        "E_Δp (a fraction of the diagonal), 96/96, β_r and β_A, 24/24 and 24/24, and D_app (grid "
+        "L2), 24/24.",
+        "All 4 frames of a video together, 3/3 videos weighing the same",
+        "here 6/6 of them.",
+        "Here 24 valid objects of all frames.",
+        "Here 96 position, 96 scale, 24 transplant.",
+        "here 24 position and 24 scale edits of 6 objects in 3 videos",
+        "Edits here: 24 position, 24 scale, 6 transplant. They are of tracks of 3 videos, ",
+        "24/24 position, 24/24 scale, 6/6 transplant edits, of 3, 3, 3 videos.",
+        "one object in each of 3 videos, all 4 frames retained; edits: 12 position, 12 scale, 3 ",
+    ):
+        assert population in text, population
     comparison = compare([tmp_path / "obedient", tmp_path / "deaf"], tmp_path / "both")
     tubes = {name: tables["tubes"]["position"]["f1"] for name, tables in comparison.tables.items()}
     assert tubes["obedient"]["estimate"] == 100

@@ -68,11 +68,22 @@ class DinoEncoder(nn.Module):
             self.register_buffer(name, value, persistent=False)
 
     def forward(
-        self, image: Float[Tensor, "batch 3 height width"]
+        self,
+        image: Float[Tensor, "batch 3 height width"],
+        features: Float[Tensor, "batch token channel"] | None = None,
     ) -> Float[Tensor, "batch token dim"]:
-        with torch.no_grad():
-            tokens = self.backbone(self.cut_patches(image))
-        result: Tensor = self.project(tokens)
+        """Tokens of images; `features` are those of the backbone, where they are known."""
+        if features is None:
+            features = self.compute_features(image)
+        result: Tensor = self.project(features.to(self.mean.dtype))
+        return result
+
+    @torch.no_grad()
+    def compute_features(
+        self, image: Float[Tensor, "batch 3 height width"]
+    ) -> Float[Tensor, "batch token channel"]:
+        """What the frozen backbone makes of images: it never changes in a training."""
+        result: Tensor = self.backbone(self.cut_patches(image))
         return result
 
     def cut_patches(

@@ -89,12 +89,17 @@ class DinoEncoder(nn.Module):
     def cut_patches(
         self, image: Float[Tensor, "batch 3 height width"]
     ) -> Float[Tensor, "batch token pixel"]:
-        """The normalised patches of the enlarged image, row by row; in float32 also in autocast."""
-        with torch.autocast(image.device.type, enabled=False):
-            image = image.to(self.upsampling.dtype)
-            large = self.upsampling @ image @ self.upsampling.T
-            normal = (large - self.mean) / self.deviation
-        grid = normal.unflatten(3, (-1, PATCH)).unflatten(2, (-1, PATCH))
+        """The normalised patches of the enlarged image, row by row; enlarged in float32 always.
+
+        Normalised first, since enlarging keeps constants; copied once, in the type that is read.
+        """
+        device = image.device.type
+        with torch.autocast(device, enabled=False):
+            normal = (image.to(self.upsampling.dtype) - self.mean) / self.deviation
+            large = self.upsampling @ normal @ self.upsampling.T
+        if torch.is_autocast_enabled(device):
+            large = large.to(torch.get_autocast_dtype(device))
+        grid = large.unflatten(3, (-1, PATCH)).unflatten(2, (-1, PATCH))
         return grid.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
 
     def read_backbone(self) -> None:

@@ -13,7 +13,7 @@ from geoco.errors import GeocoError
 ModelName = Annotated[
     str, typer.Option("--model", help="A shipped name, a run, a file of weights or a Hub id.")
 ]
-Device = Annotated[str, typer.Option(help="cpu or cuda.")]
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.")]
 Seed = Annotated[int, typer.Option(help="Where slots start; another may bind better.")]
 DEFAULT = "geoco-solids"
 
@@ -150,7 +150,7 @@ def replay(
     except (OSError, UnicodeDecodeError):
         raise GeocoError(f"{source}: cannot read this: give an edit list, a .json file") from None
     media.check_target(out, recording.read_kind(text) == "Film")
-    editor = Editor.load(model or recording.read_model_name(text), device)
+    editor = Editor.load(model, device) if model else Editor.load_recorded(text, device)
     recording.replay(None, text, editor).save(out)
     console.print(f"wrote {out}", soft_wrap=True)
 

@@ -46,7 +46,7 @@ def evaluate(
         int | None,
         typer.Option(min=1, help="Slots at once on the finite-grid table's larger canvas."),
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.")] = "cpu",
     figures: Annotated[bool, typer.Option(help="Draw pictures of the edits.")] = True,
     name: Annotated[
         str | None, typer.Option(help="Of the model in tables; its run and step if not given.")

@@ -12,7 +12,7 @@ from geoco.errors import GeocoError
 
 def train(
     path: Annotated[
-        Path | None, typer.Argument(help="A YAML file, for example configs/geoco.yaml.")
+        Path | None, typer.Argument(help="A YAML file, or a shipped name (geoco config list).")
     ] = None,
     overrides: Overrides = None,
     out: Annotated[Path | None, typer.Option(help="A new folder for the run.")] = None,

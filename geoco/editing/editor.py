@@ -9,6 +9,7 @@ Scenes and films are values: an edit returns a new one, and undo is keeping the 
 a film of one frame, and both take the same edits.
 """
 
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -43,6 +44,7 @@ from geoco.editing.operations import (
 )
 from geoco.errors import GeocoError
 from geoco.models import pretrained
+from geoco.models.hub import is_hub_name
 from geoco.models.tracking import bind_videos, knows_videos
 
 SEED = 42
@@ -61,9 +63,20 @@ class Editor:
         self.knows_videos = knows_videos(loaded.config)
 
     @classmethod
-    def load(cls, name: str | Path, device: str = "cpu") -> "Editor":
-        """By shipped name, run, file of weights or Hub id."""
+    def load(cls, name: str | Path, device: pretrained.Device = "cpu") -> "Editor":
+        """By shipped or published name, run, file of weights or Hub id."""
         return cls(pretrained.load(name, device))
+
+    @classmethod
+    def load_recorded(cls, text: str, device: pretrained.Device = "cpu") -> "Editor":
+        """With the model that an edit list names; it may name none of the Hub for the user."""
+        name = recording.read_model_name(text)
+        if is_hub_name(name) and not Path(name).exists():
+            raise GeocoError(
+                f"this edit list was made with the model {name} of the Hub: name it yourself (in "
+                "Python Editor.load, on the command line --model) to fetch it"
+            )
+        return cls.load(name, device)
 
     def encode(self, picture: Any, seed: int = SEED) -> "Scene":
         """Bind slots to a picture: a path, a PIL image, an array or a tensor.
@@ -263,7 +276,7 @@ class _EditableFrames:
     @classmethod
     def replay(cls: type[Editable], text: str, editor: Editor | None = None) -> Editable:
         """Do again what `to_json` recorded, with the same model or with another."""
-        editor = editor or Editor.load(recording.read_model_name(text))
+        editor = editor or Editor.load_recorded(text)
         replayed = recording.replay(cls.kind, text, editor)
         assert isinstance(replayed, cls)
         return replayed
@@ -307,6 +320,10 @@ class Scene(_EditableFrames):
     def source(self) -> UInt8[np.ndarray, "height width 3"]:
         """The picture that was encoded, at the model's size."""
         return self.frames[0]
+
+    def _repr_png_(self) -> bytes:
+        """How a notebook shows it: with numbered outlines."""
+        return media.encode_png(self.draw_outlines())
 
     def save(self, path: str | Path) -> None:
         """Write the picture as .png or .jpg."""
@@ -371,6 +388,12 @@ class Film(_EditableFrames):
             self.decoded.frame(number),
             film=(self, number),
         )
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: playing."""
+        frames = [drawing.magnify(image, 4) for image in self.images]
+        data = media.encode_animated_png(frames, 1000 / self.frames_per_second)
+        return f'<img alt="{self!r}" src="data:image/png;base64,{b64encode(data).decode()}">'
 
     def save(self, path: str | Path) -> None:
         """Write .mp4, .gif or a folder of frames."""

@@ -25,12 +25,13 @@ def encode_png(image: Picture) -> bytes:
     return buffer.getvalue()
 
 
-def encode_animated_png(frames: Sequence[Picture]) -> bytes:
-    """A picture, or a film with every frame as it is."""
+def encode_animated_png(frames: Sequence[Picture], milliseconds: float | None = None) -> bytes:
+    """A picture, or a film; with a duration of frames to be looked at, without one to be read."""
     first, *rest = [Image.fromarray(frame) for frame in frames]
     buffer = io.BytesIO()
-    # Without durations: with them, frames that equal the one before would become one with it.
-    first.save(buffer, format="PNG", save_all=bool(rest), append_images=rest)
+    # With durations, frames that equal the one before become one with it.
+    timed = {} if milliseconds is None else {"duration": milliseconds}
+    first.save(buffer, format="PNG", save_all=bool(rest), append_images=rest, **timed)
     return buffer.getvalue()
 
 

@@ -1,6 +1,8 @@
 """Models by name: shipped weights, a run, a file of weights, or a repository of the Hub."""
 
 import math
+import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from geoco.models.stored import build_stored
 # Beside the package in a checkout, inside it when installed from a wheel.
 _PACKAGE = Path(__file__).parents[1]
 _SHIPPED = (_PACKAGE.parent / "weights", _PACKAGE / "weights")
+Device = str | torch.device
 TRAINED_SCALES = "trained scales"  # in the header of weights: "low high"
 
 
@@ -34,32 +37,55 @@ class LoadedModel:
 
 def list_shipped() -> dict[str, Path]:
     """The weights that come with the package, by name."""
+    return _list_models(_SHIPPED)
+
+
+def _list_models(folders: Iterable[Path]) -> dict[str, Path]:
     return {
         file.parent.name: file
-        for folder in _SHIPPED
+        for folder in folders
         for file in sorted(folder.glob(f"*/{checkpoints.WEIGHTS}"))
         if file.parent.suffix not in (PARTIAL, REPLACED)
     }
 
 
-def from_pretrained(name: str | Path, device: str = "cpu") -> Model:
+def list_published() -> dict[str, Path]:
+    """What the user published, by name: in the folder GEOCO_HOME, and here."""
+    home = os.environ.get("GEOCO_HOME")
+    folders = (Path("weights"), *([Path(home).expanduser() / "weights"] if home else []))
+    return _list_models(folders)
+
+
+def find_device(device: Device) -> torch.device:
+    """A device that works here; there is no other in its place."""
+    try:
+        place = torch.device(device)
+        torch.zeros(1, device=place).item()
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError):
+        raise GeocoError(
+            f"device '{device}': PyTorch finds none here: expected cpu, or cuda, cuda:1 or mps on a "
+            "machine that has it"
+        ) from None
+    return place
+
+
+def from_pretrained(name: str | Path, device: Device = "cpu") -> Model:
     """The model alone, ready to be used: what `load` finds under this name."""
     return load(name, device).model
 
 
-def load(name: str | Path, device: str = "cpu") -> LoadedModel:
+def load(name: str | Path, device: Device = "cpu") -> LoadedModel:
     """Build a model and give it its weights. Nothing is unpickled."""
-    if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
-        raise GeocoError(f"device '{device}': expected cpu, or cuda where PyTorch finds one")
+    place = find_device(device)
     weights = checkpoints.read_weights(find_weights(name))
     model = build_stored(weights, str(name))
     scales = _read_trained_scales(weights)
-    return LoadedModel(str(name), model.to(device).eval(), weights.config, weights.step, scales)
+    return LoadedModel(str(name), model.to(place).eval(), weights.config, weights.step, scales)
 
 
 def find_weights(name: str | Path) -> Path:
     """Where the weights of a name are; those of the Hub are fetched."""
-    known = list_shipped()
+    known = {**list_published(), **list_shipped()}
     if str(name) in known:
         return known[str(name)]
     path = Path(name).expanduser()
@@ -68,7 +94,7 @@ def find_weights(name: str | Path) -> Path:
     if is_hub_name(name):
         return fetch_from_hub(str(name), checkpoints.WEIGHTS)
     raise GeocoError(
-        f"{name}: there is no such model: give a run, a file of weights"
+        f"{name}: there is no such model: give a run, a file of weights, user/name of the Hub"
         + (f", or one of {', '.join(known)}" if known else "")
     )
 

@@ -195,7 +195,7 @@ def test_bad_edits(weights: Path, pictures: Path, arguments: list[str], said: st
 def test_unknown_models(pictures: Path) -> None:
     with pytest.raises(GeocoError, match="there is no such model"):
         pretrained.load("nothing-of-that-name")
-    with pytest.raises(GeocoError, match="expected cpu, or cuda"):
+    with pytest.raises(GeocoError, match="PyTorch finds none here: expected cpu, or cuda"):
         pretrained.load("nothing", "tpu")
     with pytest.raises(GeocoError, match="not a safetensors file"):
         pretrained.load(pictures / "frame.png")

@@ -63,8 +63,8 @@ def find_device(device: Device) -> torch.device:
         torch.zeros(1, device=place).item()
     except (RuntimeError, AssertionError, NotImplementedError, TypeError):
         raise GeocoError(
-            f"device '{device}': PyTorch finds none here: expected cpu, or cuda, cuda:1 or mps on a "
-            "machine that has it"
+            f"device '{device}': PyTorch finds none here: expected cpu, or cuda, cuda:1 or mps on "
+            "a machine that has it"
         ) from None
     return place
 

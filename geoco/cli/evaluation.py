@@ -61,8 +61,8 @@ def evaluate(
     from geoco.data import SolidsDataset, open_dataset
     from geoco.models import pretrained
 
-    if figures:
-        with require_extra("train"):
+    if figures and "editing" in (tables.split(",") if tables != "all" else ("editing",)):
+        with require_extra("figures"):  # before hours of measuring, not after
             import matplotlib  # noqa: F401
     loaded = pretrained.load(run, device)
     config = loaded.config
@@ -126,7 +126,7 @@ def compare(
     from geoco import evaluation
 
     if figures:
-        with require_extra("train"):
+        with require_extra("figures"):
             import matplotlib  # noqa: F401
     inner = [folder / "evaluation" for folder in folders]
     chosen = [

@@ -58,7 +58,7 @@ def draw_curriculum(
     from geoco.training import curriculum_plot
     from geoco.training.curriculum import Curriculum
 
-    with require_extra("train"):
+    with require_extra("figures"):
         import matplotlib  # noqa: F401
 
     config = configuration.load(path, overrides or ())

@@ -55,8 +55,8 @@ def test_the_notebook(
     assert scope["objects"]
     film = shown[-1]
     assert isinstance(film, Film)
-    assert len(film) == 12
-    assert len(decode_film(film._repr_html_())) <= 12
+    assert len(film) == 4
+    assert len(decode_film(film._repr_html_())) <= 4
     assert "scene = scene.transplant(" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
 

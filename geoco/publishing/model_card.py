@@ -8,7 +8,7 @@ import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +219,9 @@ the package, its folder or its id on the Hub stands for the name."""
             return [f"## Results\n\n{first}. No tables: nobody gave results of `geoco eval`."]
         about = results.population
         texts = build_text_tables(self.name, results.tables, covers_videos(about))
+        if isinstance(getattr(self.config.data, "source", None), FolderSource):
+            # The paper's rows are of other data, and say nothing about somebody's own videos.
+            texts = [replace(text, paper=None) for text in texts]
         tables = format_markdown("Results", about, texts)
         head, body = re.sub("^#", "##", tables, flags=re.MULTILINE).strip().split("\n\n", 1)
         split = _SPLITS[results.split]

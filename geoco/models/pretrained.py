@@ -1,5 +1,6 @@
 """Models by name: shipped weights, a run, a file of weights, or a repository of the Hub."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from geoco.models import checkpoints
 from geoco.models.build import build
 from geoco.models.hub import fetch_from_hub, is_hub_name
 from geoco.models.interface import Model
+from geoco.models.reconstruction_quality import FILE as QUALITY
+from geoco.models.reconstruction_quality import QualityReference
 
 # Beside the package in a checkout, inside it when installed from a wheel.
 _PACKAGE = Path(__file__).parents[1]
@@ -28,6 +31,7 @@ class LoadedModel:
     config: Config
     step: int
     trained_scales: tuple[float, float]  # that objects had in training
+    quality: QualityReference | None = None  # how well it redraws frames of its own kind
 
 
 def list_shipped() -> dict[str, Path]:
@@ -59,7 +63,12 @@ def load(name: str | Path, device: str = "cpu") -> LoadedModel:
         else (0.0, weights.config.train.quality.largest_scale)
     )
     return LoadedModel(
-        str(name), model.to(device).eval(), weights.config, weights.step, (low, high)
+        str(name),
+        model.to(device).eval(),
+        weights.config,
+        weights.step,
+        (low, high),
+        QualityReference.read(_find_quality(name, weights.path)),
     )
 
 
@@ -77,3 +86,11 @@ def find_weights(name: str | Path) -> Path:
         f"{name}: there is no such model: give a run, a file of weights"
         + (f", or one of {', '.join(known)}" if known else "")
     )
+
+
+def _find_quality(name: str | Path, weights: Path) -> Path:
+    """The file beside the weights; of a model of the Hub it is fetched, too, if it has one."""
+    if str(name) not in list_shipped() and not Path(name).expanduser().exists():
+        with suppress(GeocoError):
+            return fetch_from_hub(str(name), QUALITY)
+    return weights.with_name(QUALITY)

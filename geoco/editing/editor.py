@@ -70,7 +70,7 @@ class Editor:
 
         Slots start at random places; another seed may bind them better.
         """
-        frames = media.fit_frames(media.read_picture(picture)[None], self.model.size)
+        frames = media.fit_frame(media.read_picture(picture), self.model.size)[None]
         decoded, quality = self._bind_and_decode(frames, seed)
         return Scene(self, frames, seed, decoded, psnr=quality)
 
@@ -79,11 +79,11 @@ class Editor:
 
         How depends on the model, see `geoco.models.tracking`.
         """
-        frames = media.fit_frames(media.read_video(video), self.model.size)
+        size = self.model.size
+        # Frame by frame: whole videos of a camera would not fit into memory.
+        frames = np.stack([media.fit_frame(frame, size) for frame in media.iterate_video(video)])
         decoded, quality = self._bind_and_decode(frames, seed)
-        return Film(
-            self, frames, seed, decoded, frames_per_second=frames_per_second, psnr=quality
-        )
+        return Film(self, frames, seed, decoded, frames_per_second=frames_per_second, psnr=quality)
 
     @torch.no_grad()
     def _bind_and_decode(
@@ -288,7 +288,7 @@ class Scene(_EditableFrames):
         return self.frames[0]
 
     def save(self, path: str | Path) -> None:
-        """Write the picture as .png."""
+        """Write the picture as .png or .jpg."""
         media.save_frames(Path(path), [self.image])
 
     def draw_outlines(self, zoom: int = 4) -> UInt8[np.ndarray, "_height _width 3"]:

@@ -184,16 +184,18 @@ def _encode_start(edits: EditList, editor: Encoder) -> Any:
         film = _rebuild(edits.film, editor)
         if edits.film.kind == "Film" and edits.number < len(film.frames):
             return film.frame(edits.number)
-    frames = [_decode_frame(text) for text in edits.frames]
-    if edits.kind == "Film" and frames:
+    frames = map(_decode_frame, edits.frames)  # one by one, as they are asked for
+    if edits.kind == "Film" and edits.frames:
         return editor.encode_video(frames, edits.seed, edits.frames_per_second)
-    if len(frames) != 1:
+    if len(edits.frames) != 1:
         raise GeocoError("the edit list is not right: a scene has one frame, a film at least one")
-    return editor.encode(frames[0], edits.seed)
+    return editor.encode(next(frames), edits.seed)
 
 
 def _decode_frame(text: str) -> np.ndarray:
     try:
         return media.decode_image(base64.b64decode(text, validate=True), ("PNG",))
-    except (ValueError, OSError):
+    except GeocoError as error:
+        raise GeocoError(f"the edit list is not right: {error}") from None
+    except media.DAMAGE:
         raise GeocoError("the edit list is not right: a frame is not a PNG in base 64") from None

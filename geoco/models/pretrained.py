@@ -1,5 +1,6 @@
 """Models by name: shipped weights, a run, a file of weights, or a repository of the Hub."""
 
+import math
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +11,12 @@ from geoco.config import Config
 from geoco.errors import GeocoError
 from geoco.files import PARTIAL, REPLACED
 from geoco.models import checkpoints
-from geoco.models.build import build
+from geoco.models.checkpoints import ModelWeights
 from geoco.models.hub import fetch_from_hub, is_hub_name
 from geoco.models.interface import Model
 from geoco.models.reconstruction_quality import FILE as QUALITY
 from geoco.models.reconstruction_quality import QualityReference
+from geoco.models.stored import build_stored
 
 # Beside the package in a checkout, inside it when installed from a wheel.
 _PACKAGE = Path(__file__).parents[1]
@@ -54,20 +56,13 @@ def load(name: str | Path, device: str = "cpu") -> LoadedModel:
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise GeocoError(f"device '{device}': expected cpu, or cuda where PyTorch finds one")
     weights = checkpoints.read_weights(find_weights(name))
-    model = build(weights.config.model, pretrained=False)
-    checkpoints.load_into(model, weights.tensors, str(name))
-    limits = weights.extra.get(TRAINED_SCALES)
-    low, high = (
-        (float(part) for part in limits.split())
-        if limits
-        else (0.0, weights.config.train.quality.largest_scale)
-    )
+    model = build_stored(weights, str(name))
     return LoadedModel(
         str(name),
         model.to(device).eval(),
         weights.config,
         weights.step,
-        (low, high),
+        _read_trained_scales(weights),
         QualityReference.read(_find_quality(name, weights.path)),
     )
 
@@ -86,6 +81,22 @@ def find_weights(name: str | Path) -> Path:
         f"{name}: there is no such model: give a run, a file of weights"
         + (f", or one of {', '.join(known)}" if known else "")
     )
+
+
+def _read_trained_scales(weights: ModelWeights) -> tuple[float, float]:
+    text = weights.extra.get(TRAINED_SCALES)
+    if text is None:
+        return 0.0, weights.config.train.quality.largest_scale
+    try:
+        low, high = (float(part) for part in text.split())
+    except ValueError:
+        low = high = math.nan
+    if not 0 <= low <= high < math.inf:
+        raise GeocoError(
+            f"{weights.path}: its header says '{text:.40}' for the {TRAINED_SCALES}: expected two "
+            "numbers from zero up, the smaller one first"
+        )
+    return low, high
 
 
 def _find_quality(name: str | Path, weights: Path) -> Path:

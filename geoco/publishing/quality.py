@@ -35,7 +35,9 @@ def measure_quality(
         picture = dataset.batch([window]).video[0, time].permute(1, 2, 0).numpy()
         values.append(editor.encode(picture).psnr[0])
         progress(done, count)
-    return QualityReference.from_psnr(values, f"{name_dataset(config) or 'own videos'}, validation split")
+    return QualityReference.from_psnr(
+        values, f"{name_dataset(config) or 'own videos'}, validation split"
+    )
 
 
 def write_quality(path: Path, reference: QualityReference) -> None:

@@ -1,14 +1,17 @@
 """Scenes and films: every edit by its numbers, and the picture against decoding the whole scene."""
 
+import base64
 import json
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from helpers import make_tiny_model
+from helpers import make_png_header, make_tiny_model
 
-from geoco import config
+from geoco import config, media
 from geoco.data import SolidsDataset
 from geoco.editing.apply import find_empty_slots
 from geoco.editing.decoded import DecodedFrames
@@ -491,6 +494,42 @@ def test_bad_edit_lists(scene: Scene, film: Film) -> None:
             Scene.replay(json.dumps({**good, **change}), editor)
     with pytest.raises(GeocoError, match="edit list is not right"):
         Scene.replay("{", editor)
+
+
+def test_a_film_is_fitted_frame_by_frame(
+    editor: Editor, frames: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of full-size frames only one is held at a time."""
+    alive = 0
+
+    def render() -> Iterator[np.ndarray]:
+        nonlocal alive
+        for frame in frames[0]:
+            large = frame.repeat(4, 0).repeat(4, 1)
+            alive += 1
+            weakref.finalize(large, lambda: drop())
+            yield large
+            most.append(alive)
+            del large
+
+    def drop() -> None:
+        nonlocal alive
+        alive -= 1
+
+    most: list[int] = []
+    film = editor.encode_video(render())
+    assert len(film) == len(frames[0]) == len(most)
+    assert max(most) <= 2
+    assert np.array_equal(
+        film.frames[3], media.fit_frame(frames[0, 3].repeat(4, 0).repeat(4, 1), 16)
+    )
+
+
+def test_large_frames_of_an_edit_list(scene: Scene) -> None:
+    frame = base64.b64encode(make_png_header(60_000, 60_000)).decode()
+    text = json.dumps({**json.loads(scene.to_json()), "frames": [frame]})
+    with pytest.raises(GeocoError, match="not right: the picture is too large: at most 50,000,000"):
+        Scene.replay(text, scene.editor)
 
 
 def test_the_python_of_an_edit_list_does_the_same(

@@ -21,17 +21,18 @@ def describe_doubt(scene: Scene | Film) -> str | None:
     rank = quality.rank
     if quality.reference is None or rank is None or rank >= UNUSUAL_BELOW:
         return None
-    name, own = scene.editor.name, f"PSNR {quality.psnr:.1f} dB"
-    better = _find_better_model(scene, quality)
+    name, better = f"the model {scene.editor.name}", _find_better_model(scene, quality)
     if not quality.is_known:
         what = "videos" if isinstance(scene, Film) else "pictures"
-        kinds = f"{own}, where frames it knows have {quality.reference.lowest:.1f} or more"
+        numbers = (
+            f"PSNR {quality.psnr:.1f} dB, {quality.reference.lowest:.1f} or more where it does"
+        )
         path = f"no shipped model does: {OWN_PICTURES}" if better is None else f"{better} does"
-        return f"{name} does not know {what} of this kind ({kinds}); {path}"
+        return f"{name} does not know {what} of this kind ({numbers}); {path}"
     if better is None:
         return None
-    worse = f"worse than {1 - rank:.0%} of the frames it knows"
-    return f"{name} redraws this {worse} ({own}); {better} fits it better"
+    worse = f"worse than {1 - rank:.0%} of the frames it knows (PSNR {quality.psnr:.1f} dB)"
+    return f"{name} redraws this {worse}; {better} fits it better"
 
 
 def _find_better_model(scene: Scene | Film, own: Quality) -> str | None:
@@ -50,7 +51,7 @@ def _find_better_model(scene: Scene | Film, own: Quality) -> str | None:
         if fits and quality.psnr >= own.psnr + CLEARLY_BETTER:
             found.append((quality.psnr, name))
     best = max(found, default=None)
-    return None if best is None else f"the model {best[1]} (PSNR {best[0]:.1f} dB)"
+    return None if best is None else f"{best[1]} (PSNR {best[0]:.1f} dB)"
 
 
 @lru_cache

@@ -158,7 +158,7 @@ class QualityAnswer(_Answer):
 
     psnr: float = Field(description="dB")
     is_known: bool | None = Field(
-        description="whether it is as good as for pictures of the model's kind; null if not measured"
+        description="whether it is as good as for the model's own kind; null if not measured"
     )
     doubt: str | None = Field(
         description="what to say of a picture that the model does not know, and what fits better; "

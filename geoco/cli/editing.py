@@ -127,7 +127,7 @@ def replay(
         text = source.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise GeocoError(f"{source}: cannot read this: give an edit list, a .json file") from None
-    editor = Editor.load(model or recording.read_model_name(text), device)
+    editor = Editor.load(model, device) if model else Editor.load_recorded(text, device)
     recording.replay(None, text, editor).save(out)
     console.print(f"wrote {out}", soft_wrap=True)
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
+from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from geoco import media
@@ -18,6 +19,8 @@ from geoco.editing.operations import EditRequest
 from geoco.errors import GeocoError
 
 FORMAT: Literal[1] = 1
+SLOWEST, FASTEST = 0.1, 1000.0  # frames a second, that files of videos can tell
+MOST_PIXELS = 2**25  # of all frames of a list: 32 frames of 1024 x 1024
 Kind = Literal["Scene", "Film"]
 
 
@@ -63,7 +66,7 @@ class EditList(BaseModel):
     model: str
     kind: Kind
     seed: int = Field(ge=0, lt=2**63)
-    frames_per_second: float = Field(gt=0, le=1000, allow_inf_nan=False)
+    frames_per_second: float = Field(ge=SLOWEST, le=FASTEST, allow_inf_nan=False)
     frames: tuple[str, ...]  # PNG in base 64, at the model's size
     film: "EditList | None" = None  # of which a scene is the frame with this number
     number: int = 0
@@ -97,7 +100,7 @@ def replay(kind: Kind | None, text: str, editor: Encoder) -> Any:
         raise GeocoError(
             f"this is the edit list of a {edits.kind.lower()}: replay it with {edits.kind}.replay"
         )
-    return _rebuild(edits, editor)
+    return _rebuild(edits, editor, _PixelCount())
 
 
 def to_python(edited: Recorded, picture: str) -> str:
@@ -124,9 +127,11 @@ def to_python(edited: Recorded, picture: str) -> str:
 def describe_problem(error: ValidationError, what: str) -> str:
     """The first problem of a record, as one sentence."""
     problem = error.errors()[0]
-    place = ".".join(str(part) for part in problem["loc"])
-    given = problem.get("input")
-    return f"{what} {place}: {problem['msg']}, got {given!r:.60}".replace("  ", " ")
+    place = ".".join(str(part)[:60] for part in problem["loc"])
+    if problem["type"] == "json_invalid":
+        return f"{what} {problem['msg']}"
+    where = f"{what} {place}:" if place else what
+    return f"{where} {problem['msg']}, got {repr(problem.get('input')):.60}"
 
 
 def _write_line(name: str, edit: EditRequest, donors: dict[str, str]) -> str:
@@ -170,21 +175,36 @@ def _parse(text: str) -> EditList:
         raise GeocoError(describe_problem(error, "the edit list is not right:")) from None
 
 
-def _rebuild(edits: EditList, editor: Encoder) -> Any:
-    scene = _encode_start(edits, editor)
-    donors = {key: _rebuild(donor, editor) for key, donor in edits.donors.items()}
+class _PixelCount:
+    """Of all frames of a list, from their headers: what is too large is never decoded."""
+
+    def __init__(self) -> None:
+        self.pixels = 0
+
+    def add(self, width: int, height: int) -> None:
+        self.pixels += width * height
+        if self.pixels > MOST_PIXELS:
+            raise GeocoError(
+                f"the edit list is not right: its frames have more than {MOST_PIXELS:,} pixels, "
+                "where frames of the model's size are expected"
+            )
+
+
+def _rebuild(edits: EditList, editor: Encoder, count: _PixelCount) -> Any:
+    scene = _encode_start(edits, editor, count)
+    donors = {key: _rebuild(donor, editor, count) for key, donor in edits.donors.items()}
     for edit in edits.edits:
         scene = scene.apply(edit, donors)
     return scene
 
 
-def _encode_start(edits: EditList, editor: Encoder) -> Any:
+def _encode_start(edits: EditList, editor: Encoder, count: _PixelCount) -> Any:
     """The scene or film of a list before its edits."""
     if edits.film is not None:
-        film = _rebuild(edits.film, editor)
+        film = _rebuild(edits.film, editor, count)
         if edits.film.kind == "Film" and edits.number < len(film.frames):
             return film.frame(edits.number)
-    frames = [_decode_frame(text) for text in edits.frames]
+    frames = [_decode_frame(text, count) for text in edits.frames]
     if edits.kind == "Film" and frames:
         return editor.encode_video(frames, edits.seed, edits.frames_per_second)
     if len(frames) != 1:
@@ -192,8 +212,12 @@ def _encode_start(edits: EditList, editor: Encoder) -> Any:
     return editor.encode(frames[0], edits.seed)
 
 
-def _decode_frame(text: str) -> np.ndarray:
+def _decode_frame(text: str, count: _PixelCount) -> np.ndarray:
     try:
-        return media.decode_image(base64.b64decode(text, validate=True), ("PNG",))
-    except (ValueError, OSError):
-        raise GeocoError("the edit list is not right: a frame is not a PNG in base 64") from None
+        return media.decode_image(base64.b64decode(text, validate=True), ("PNG",), count.add)
+    except GeocoError:
+        raise
+    except (*media.DAMAGE, Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise GeocoError(
+            "the edit list is not right: a frame is not a PNG in base 64, or of too many pixels"
+        ) from None

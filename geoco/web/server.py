@@ -16,6 +16,7 @@ from rich.console import Console
 
 from geoco.editing.editor import Editor
 from geoco.errors import GeocoError
+from geoco.web.connections import Server
 from geoco.web.middleware import HEADERS, RequestGuard
 from geoco.web.routes import Service, router
 from geoco.web.samples import SampleMaker, make_solids_samples
@@ -73,16 +74,13 @@ def create_app(
 
 def serve(model: str, host: str, port: int, device: str, console: Console) -> None:
     """Run until interrupted."""
-    import uvicorn
-
     editor = Editor.load(model, device)
-    app = create_app(editor, settings=Settings(hosts=tuple({host, *Settings.hosts})))
+    settings = Settings(hosts=tuple({host, *Settings.hosts}))
+    app = create_app(editor, settings=settings)
     with open_listener(host, port) as listener:
         address = f"http://{host}:{listener.getsockname()[1]}"
         console.print(f"the editor is at {address} (Ctrl+C ends it)", soft_wrap=True)
-        # Addresses hold the ids of sessions: they are not written to a log.
-        config = uvicorn.Config(app, log_level="warning", access_log=False)
-        uvicorn.Server(config).run(sockets=[listener])
+        Server(app, settings, app.state.service.queue).run(sockets=[listener])
 
 
 def open_listener(host: str, port: int) -> socket.socket:

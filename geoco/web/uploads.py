@@ -6,7 +6,7 @@ files or addresses. Frames are fitted to the model as they come, so that long vi
 
 import base64
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -65,9 +65,11 @@ def read_edit_list(data: bytes, settings: Settings) -> tuple[str, bool]:
             f"the edit list is too long: it has {frames} frames and {edits} edits, at most "
             f"{2 * settings.film_frames} and {settings.edits} are replayed here"
         )
+    most = min(settings.pixels, recording.MOST_PIXELS // max(frames, 1))
+    fewer = replace(settings, pixels=most)
     for one in lists:
         for frame in one.frames:
-            _read_picture(_decode_base64(frame), "PNG", settings)
+            _read_picture(_decode_base64(frame), "PNG", fewer)
     return text, edit_list.kind == "Film"
 
 

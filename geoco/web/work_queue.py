@@ -16,7 +16,7 @@ ENDING = "the server is ending: start it again to go on"
 
 def refuse_busy(detail: str = BUSY, seconds: float = 1) -> HTTPException:
     """Not now, and when to ask again."""
-    wait = str(max(1, math.ceil(seconds)))
+    wait = str(min(max(1, math.ceil(seconds)), 60))
     return HTTPException(503, detail, headers={"Retry-After": wait})
 
 

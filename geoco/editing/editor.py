@@ -80,7 +80,7 @@ class Editor:
 
         Slots start at random places; another seed may bind them better.
         """
-        frames = media.fit_frames(media.read_picture(picture)[None], self.model.size)
+        frames = media.fit_frame(media.read_picture(picture), self.model.size)[None]
         return Scene(self, frames, seed, self._bind_and_decode(frames, seed))
 
     def encode_video(self, video: Any, seed: int = SEED, frames_per_second: float = 12) -> "Film":
@@ -93,7 +93,9 @@ class Editor:
                 f"{frames_per_second} frames a second: expected {recording.SLOWEST:g} to "
                 f"{recording.FASTEST:g}"
             )
-        frames = media.fit_frames(media.read_video(video), self.model.size)
+        size = self.model.size
+        # Frame by frame: whole videos of a camera would not fit into memory.
+        frames = np.stack([media.fit_frame(frame, size) for frame in media.iterate_video(video)])
         return Film(
             self,
             frames,
@@ -125,7 +127,8 @@ class _EditableFrames:
     decoded: DecodedFrames
     history: tuple[EditRequest, ...] = ()
     donors: Mapping[str, "_EditableFrames"] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()  # of the last edit
+    warnings: tuple[str, ...] = ()  # of all edits so far, each once
+    new_warnings: tuple[str, ...] = ()  # of the last edit
     frames_per_second: float = 12
     film: "tuple[Film, int] | None" = None  # of which this is a frame
 
@@ -153,6 +156,7 @@ class _EditableFrames:
             result.decoded,
             (*self.history, edit),
             used,
+            tuple(dict.fromkeys((*self.warnings, *result.warnings))),
             result.warnings,
             self.frames_per_second,
             self.film,
@@ -299,7 +303,7 @@ class Scene(_EditableFrames):
         return self.frames[0]
 
     def save(self, path: str | Path) -> None:
-        """Write the picture as .png."""
+        """Write the picture as .png or .jpg."""
         media.save_frames(Path(path), [self.image])
 
     def draw_outlines(self, zoom: int = 4) -> UInt8[np.ndarray, "_height _width 3"]:

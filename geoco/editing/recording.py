@@ -7,16 +7,16 @@ replayed anywhere; the model is named, not held.
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
-from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from geoco import media
 from geoco.editing.operations import EditRequest
 from geoco.errors import GeocoError
+from geoco.media import Limits
 
 FORMAT: Literal[1] = 1
 SLOWEST, FASTEST = 0.1, 1000.0  # frames a second, that files of videos can tell
@@ -100,7 +100,7 @@ def replay(kind: Kind | None, text: str, editor: Encoder) -> Any:
         raise GeocoError(
             f"this is the edit list of a {edits.kind.lower()}: replay it with {edits.kind}.replay"
         )
-    return _rebuild(edits, editor, _PixelCount())
+    return _rebuild(edits, editor, limit_frames(edits))
 
 
 def to_python(edited: Recorded, picture: str) -> str:
@@ -131,7 +131,20 @@ def describe_problem(error: ValidationError, what: str) -> str:
     if problem["type"] == "json_invalid":
         return f"{what} {problem['msg']}"
     where = f"{what} {place}:" if place else what
-    return f"{where} {problem['msg']}, got {repr(problem.get('input')):.60}"
+    return f"{where} {problem['msg']}, got {problem.get('input')!r:.60}"
+
+
+def walk_lists(edits: EditList) -> Iterator[EditList]:
+    """A list with those of its donors and of the film that it is a frame of."""
+    yield edits
+    for other in (*edits.donors.values(), *([edits.film] if edits.film else [])):
+        yield from walk_lists(other)
+
+
+def limit_frames(edits: EditList) -> Limits:
+    """How large each frame of a list may be, so that all of them are not too much together."""
+    count = sum(len(one.frames) for one in walk_lists(edits))
+    return Limits(pixels=MOST_PIXELS // max(count, 1))
 
 
 def _write_line(name: str, edit: EditRequest, donors: dict[str, str]) -> str:
@@ -175,49 +188,33 @@ def _parse(text: str) -> EditList:
         raise GeocoError(describe_problem(error, "the edit list is not right:")) from None
 
 
-class _PixelCount:
-    """Of all frames of a list, from their headers: what is too large is never decoded."""
-
-    def __init__(self) -> None:
-        self.pixels = 0
-
-    def add(self, width: int, height: int) -> None:
-        self.pixels += width * height
-        if self.pixels > MOST_PIXELS:
-            raise GeocoError(
-                f"the edit list is not right: its frames have more than {MOST_PIXELS:,} pixels, "
-                "where frames of the model's size are expected"
-            )
-
-
-def _rebuild(edits: EditList, editor: Encoder, count: _PixelCount) -> Any:
-    scene = _encode_start(edits, editor, count)
-    donors = {key: _rebuild(donor, editor, count) for key, donor in edits.donors.items()}
+def _rebuild(edits: EditList, editor: Encoder, limits: Limits) -> Any:
+    scene = _encode_start(edits, editor, limits)
+    donors = {key: _rebuild(donor, editor, limits) for key, donor in edits.donors.items()}
     for edit in edits.edits:
         scene = scene.apply(edit, donors)
     return scene
 
 
-def _encode_start(edits: EditList, editor: Encoder, count: _PixelCount) -> Any:
+def _encode_start(edits: EditList, editor: Encoder, limits: Limits) -> Any:
     """The scene or film of a list before its edits."""
     if edits.film is not None:
-        film = _rebuild(edits.film, editor, count)
+        film = _rebuild(edits.film, editor, limits)
         if edits.film.kind == "Film" and edits.number < len(film.frames):
             return film.frame(edits.number)
-    frames = [_decode_frame(text, count) for text in edits.frames]
-    if edits.kind == "Film" and frames:
+    # One by one, as they are asked for.
+    frames = (_decode_frame(text, limits) for text in edits.frames)
+    if edits.kind == "Film" and edits.frames:
         return editor.encode_video(frames, edits.seed, edits.frames_per_second)
-    if len(frames) != 1:
+    if len(edits.frames) != 1:
         raise GeocoError("the edit list is not right: a scene has one frame, a film at least one")
-    return editor.encode(frames[0], edits.seed)
+    return editor.encode(next(frames), edits.seed)
 
 
-def _decode_frame(text: str, count: _PixelCount) -> np.ndarray:
+def _decode_frame(text: str, limits: Limits) -> np.ndarray:
     try:
-        return media.decode_image(base64.b64decode(text, validate=True), ("PNG",), count.add)
-    except GeocoError:
-        raise
-    except (*media.DAMAGE, Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise GeocoError(
-            "the edit list is not right: a frame is not a PNG in base 64, or of too many pixels"
-        ) from None
+        return media.decode_image(base64.b64decode(text, validate=True), ("PNG",), limits)
+    except GeocoError as error:
+        raise GeocoError(f"the edit list is not right: {error}") from None
+    except media.DAMAGE:
+        raise GeocoError("the edit list is not right: a frame is not a PNG in base 64") from None

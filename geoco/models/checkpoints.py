@@ -28,9 +28,9 @@ from geoco import config as configuration
 from geoco.config import Config
 from geoco.errors import GeocoError
 from geoco.files import (
-    parse_json,
     PARTIAL,
     REPLACED,
+    parse_json,
     recover_folder,
     remove_folder,
     write_folder,
@@ -207,7 +207,8 @@ def read_state(path: Path) -> TrainingState:
 def load_into(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
     """Give a model the tensors read from `where`: its names, shapes and types, or nothing changes.
 
-    Floats of another width become those of the model. Weights made for others may lack what was trained elsewhere; that is then read from there.
+    Floats of another width become those of the model. Weights made for others may lack what was
+    trained elsewhere; that is then read from there.
     """
     if isinstance(model, Model):
         tensors = _complete_pretrained(model, tensors, where)

@@ -24,8 +24,8 @@ from geoco.config import (
     Split,
 )
 from geoco.errors import GeocoError
-from geoco.files import parse_json
 from geoco.evaluation import build_text_tables, covers_videos, format_markdown
+from geoco.files import parse_json
 from geoco.models.dino import STAND_IN
 from geoco.models.interface import Model, parameter_table
 from geoco.training import metrics_log, run_folder

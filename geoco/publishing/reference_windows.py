@@ -17,8 +17,8 @@ from torch import Tensor
 
 from geoco.data import ClipBatch
 from geoco.errors import GeocoError
-from geoco.files import parse_json
 from geoco.evaluation import Factual, SlotModel, Windows, windows
+from geoco.files import parse_json
 
 FILE = "first-windows.safetensors"
 FORMAT = 1

@@ -87,12 +87,20 @@ class LimitsAnswer(_Answer):
     upload_bytes: int
     pixels: int
     video_frames: int
+    video_pixels: int
     film_frames: int
     idle_seconds: float
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "LimitsAnswer":
-        return cls(**{name: getattr(settings, name) for name in cls.model_fields})
+        return cls(
+            upload_bytes=settings.upload_bytes,
+            pixels=settings.reading.pixels,
+            video_frames=settings.reading.frames,
+            video_pixels=settings.reading.video_pixels,
+            film_frames=settings.film_frames,
+            idle_seconds=settings.idle_seconds,
+        )
 
 
 class SessionAnswer(_Answer):

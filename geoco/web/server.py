@@ -16,6 +16,7 @@ from rich.console import Console
 
 from geoco.editing.editor import Editor
 from geoco.errors import GeocoError
+from geoco.media import TooLargeError
 from geoco.web.connections import Server
 from geoco.web.middleware import HEADERS, RequestGuard
 from geoco.web.routes import Service, router
@@ -108,7 +109,7 @@ async def _expire_sessions(service: Service) -> None:
 
 
 async def _answer_refusal(_: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"detail": str(error)}, 422)
+    return JSONResponse({"detail": str(error)}, 413 if isinstance(error, TooLargeError) else 422)
 
 
 async def _answer_invalid(_: Request, error: Exception) -> JSONResponse:

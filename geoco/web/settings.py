@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from geoco.media import LIMITS, Limits
+
 MEBIBYTE = 2**20
 
 
@@ -26,9 +28,8 @@ class Settings:
     silent_seconds: float = 10  # that a client may keep a request waiting for its next part
     request_seconds: float = 120  # for a whole request to come in
     ending_seconds: int = 2  # for requests to be answered when the server is told to end
-    pixels: int = 24_000_000
-    video_frames: int = 300  # that are decoded
-    film_frames: int = 32  # that are kept of them, evenly spaced
+    reading: Limits = LIMITS  # as everywhere: pixels, frames and time
+    film_frames: int = 32  # that are kept of a video's, evenly spaced
     # Work at once: computed, and waiting to be.
     workers: int = 2
     waiting: int = 24

@@ -48,11 +48,14 @@ BAD = {
     "deep": (DEEP, "not right: Invalid JSON: recursion limit"),
     "slow": ({"frames_per_second": 0.001}, "frames_per_second: Input should be greater"),
     "endless": ({"frames_per_second": 1e999}, "Invalid JSON|frames_per_second: "),
-    "sixty thousand": ({"frames": [make_png(60_000, 60_000)]}, "of too many pixels|too large"),
-    "eight thousand": ({"frames": [make_png(8000, 8000)]}, "more than 33,554,432 pixels|too large"),
+    "sixty thousand": ({"frames": [make_png(60_000, 60_000)]}, "is too large"),
+    "eight thousand": (
+        {"frames": [make_png(8000, 8000)]},
+        "is too large: at most 33,554,432 pixels",
+    ),
     "many": (
         {"kind": "Film", "frames": [make_png(1024, 1024)] * 40},
-        "more than 33,554,432|not a PNG in base 64|damaged",
+        "is too large: at most 838,860 pixels",
     ),
     "broken": ({"frames": [make_png(SIZE, SIZE)[:60]]}, "not a PNG in base 64|damaged"),
     "long key": ({"k" * 100_000: 1}, "k" * 60 + ": Extra inputs are not permitted"),

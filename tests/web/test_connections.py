@@ -62,11 +62,10 @@ def test_a_connection_that_asks_nothing_is_closed(running: Running, sent: bytes)
         except ConnectionResetError:
             pass
     # And one that drips does not gain time by that.
-    with running.connect() as connection:
-        with pytest.raises(OSError):  # noqa: PT012
-            for _ in range(100):
-                connection.sendall(b"G")
-                time.sleep(0.05)
+    with running.connect() as connection, pytest.raises(OSError):  # noqa: PT012
+        for _ in range(100):
+            connection.sendall(b"G")
+            time.sleep(0.05)
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(running: Running) -> None:

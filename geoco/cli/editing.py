@@ -136,7 +136,7 @@ def replay(
         text = source.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise GeocoError(f"{source}: cannot read this: give an edit list, a .json file") from None
-    editor = Editor.load(model or recording.read_model_name(text), device)
+    editor = Editor.load(model, device) if model else Editor.load_recorded(text, device)
     scene = recording.replay(None, text, editor)
     _warn_of_doubt(scene)
     scene.save(out)

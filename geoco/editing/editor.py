@@ -65,6 +65,18 @@ class Editor:
         """By shipped name, run, file of weights or Hub id."""
         return cls(pretrained.load(name, device))
 
+    @classmethod
+    def load_recorded(cls, text: str, device: str = "cpu") -> "Editor":
+        """The model that an edit list names. It is not fetched: a list may come from anyone."""
+        name = recording.read_model_name(text)
+        try:
+            return cls(pretrained.load(name, device, fetch=False))
+        except GeocoError as error:
+            raise GeocoError(
+                f"{error} (the edit list names this model: give another with --model, or as the "
+                "editor; one of the Hub is fetched only if you name it)"
+            ) from None
+
     def encode(self, picture: Any, seed: int = SEED) -> "Scene":
         """Bind slots to a picture: a path, a PIL image, an array or a tensor.
 
@@ -79,6 +91,11 @@ class Editor:
 
         How depends on the model, see `geoco.models.tracking`.
         """
+        if not recording.SLOWEST <= frames_per_second <= recording.FASTEST:
+            raise GeocoError(
+                f"{frames_per_second} frames a second: expected {recording.SLOWEST:g} to "
+                f"{recording.FASTEST:g}"
+            )
         size = self.model.size
         # Frame by frame: whole videos of a camera would not fit into memory.
         frames = np.stack([media.fit_frame(frame, size) for frame in media.iterate_video(video)])
@@ -246,7 +263,7 @@ class _EditableFrames:
     @classmethod
     def replay(cls: type[Editable], text: str, editor: Editor | None = None) -> Editable:
         """Do again what `to_json` recorded, with the same model or with another."""
-        editor = editor or Editor.load(recording.read_model_name(text))
+        editor = editor or Editor.load_recorded(text)
         replayed = recording.replay(cls.kind, text, editor)
         assert isinstance(replayed, cls)
         return replayed

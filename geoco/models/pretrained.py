@@ -39,11 +39,16 @@ class LoadedModel:
 def list_shipped() -> dict[str, Path]:
     """The weights that come with the package, by name."""
     return {
-        file.parent.name: file
+        file.parent.name.removesuffix(REPLACED): file
         for folder in _SHIPPED
         for file in sorted(folder.glob(f"*/{checkpoints.WEIGHTS}"))
-        if file.parent.suffix not in (PARTIAL, REPLACED)
+        if file.parent.suffix != PARTIAL and not _has_successor(file.parent)
     }
+
+
+def _has_successor(folder: Path) -> bool:
+    """Whether a replaced folder has done its duty; a kill may have come before its successor."""
+    return folder.suffix == REPLACED and folder.with_suffix("").exists()
 
 
 def from_pretrained(name: str | Path, device: str = "cpu") -> Model:
@@ -51,11 +56,14 @@ def from_pretrained(name: str | Path, device: str = "cpu") -> Model:
     return load(name, device).model
 
 
-def load(name: str | Path, device: str = "cpu") -> LoadedModel:
-    """Build a model and give it its weights. Nothing is unpickled."""
+def load(name: str | Path, device: str = "cpu", fetch: bool = True) -> LoadedModel:
+    """Build a model and give it its weights. Nothing is unpickled.
+
+    Without `fetch` the Hub is not asked: for a name that comes from elsewhere than the user.
+    """
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise GeocoError(f"device '{device}': expected cpu, or cuda where PyTorch finds one")
-    weights = checkpoints.read_weights(find_weights(name))
+    weights = checkpoints.read_weights(find_weights(name, fetch))
     model = build_stored(weights, str(name))
     return LoadedModel(
         str(name),
@@ -67,7 +75,7 @@ def load(name: str | Path, device: str = "cpu") -> LoadedModel:
     )
 
 
-def find_weights(name: str | Path) -> Path:
+def find_weights(name: str | Path, fetch: bool = True) -> Path:
     """Where the weights of a name are; those of the Hub are fetched."""
     known = list_shipped()
     if str(name) in known:
@@ -75,7 +83,10 @@ def find_weights(name: str | Path) -> Path:
     path = Path(name).expanduser()
     if path.exists():
         return path
-    if is_hub_name(name):
+    replaced = path.with_name(path.name + REPLACED) if path.name else path
+    if (replaced / checkpoints.WEIGHTS).is_file():  # its successor was killed on its way here
+        return replaced
+    if is_hub_name(name) and fetch:
         return fetch_from_hub(str(name), checkpoints.WEIGHTS)
     raise GeocoError(
         f"{name}: there is no such model: give a run, a file of weights"

@@ -5,7 +5,6 @@ run's own files and the results of `geoco eval`; only the note is anybody's own 
 """
 
 import itertools
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +25,7 @@ from geoco.config import (
 )
 from geoco.errors import GeocoError
 from geoco.evaluation import build_text_tables, covers_videos, format_markdown
+from geoco.files import parse_json
 from geoco.models.dino import STAND_IN
 from geoco.models.interface import Model, parameter_table
 from geoco.models.reconstruction_quality import QualityReference
@@ -294,7 +294,7 @@ def read_history(run: Path | None, step: int, every: int) -> History:
     software: str | None
     began: str | None
     try:
-        known = json.loads((run / run_folder.ENVIRONMENT).read_text(encoding="utf-8"))
+        known = parse_json((run / run_folder.ENVIRONMENT).read_text(encoding="utf-8"))
         device = "CPU" if known["device"] == "cpu" else str(known["device"])
         machine = f"{device}, {known['cpus']} cores"
         # A package that was run without being installed has no version.

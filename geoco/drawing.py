@@ -2,7 +2,6 @@
 
 import io
 from collections.abc import Sequence
-from numbers import Integral
 from pathlib import Path
 
 import numpy as np
@@ -77,8 +76,10 @@ def draw_outlines(
 
 def magnify(picture: Picture, zoom: int) -> Picture:
     """Every pixel as a square, so that what is shown is what is there."""
-    if not (isinstance(zoom, Integral) and 1 <= zoom <= MOST_ZOOM):
-        raise GeocoError(f"zoom {zoom}: expected a whole number from 1 to {MOST_ZOOM}")
+    if not 1 <= zoom <= MOST_ZOOM:
+        raise GeocoError(
+            f"zoom {zoom}: expected 1 or more, the side of a pixel's square, up to {MOST_ZOOM}"
+        )
     return picture.repeat(zoom, 0).repeat(zoom, 1)
 
 

@@ -150,7 +150,7 @@ def test_an_edit_list_asks_no_hub_for_the_user(
         raise AssertionError("the Hub was asked")
 
     monkeypatch.setattr(pretrained, "fetch_from_hub", fail)
-    with pytest.raises(GeocoError, match="made with the model stranger/model of the Hub: name it"):
+    with pytest.raises(GeocoError, match="stranger/model: there is no such model"):
         type(scene).replay(scene.to_json())
     assert type(scene).replay(scene.to_json(), Editor(known)).to_json() == scene.to_json()
 

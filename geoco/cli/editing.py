@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from geoco.cli.common import console, require_extra
@@ -25,11 +26,13 @@ def slots(
     seed: Seed = 42,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="A .png with outlines.")] = None,
 ) -> None:
-    """Print what each slot holds, and draw numbered outlines; of a video, in its first frame.
+    """Print what each slot holds; draw the picture and, beside it, numbered outlines.
+
+    Of a video, its first frame. It also says whether the model knows such pictures.
 
     Example: `geoco slots frame.png -o slots.png`
     """
-    from geoco import media
+    from geoco import drawing, media
     from geoco.edit_maps import FEWEST_PIXELS
     from geoco.editing.editor import Editor
 
@@ -48,7 +51,11 @@ def slots(
             str(slot.index), f"{x:.3f}", f"{y:.3f}", f"{slot.scale:.3f}", str(slot.area), box, note
         )
     console.print(table)
-    media.save_frames(path, [scene.draw_outlines(zoom=max(1, 512 // scene.image.shape[0]))])
+    console.print(str(scene.quality), highlight=False, soft_wrap=True)
+    _warn_of_doubt(scene)
+    zoom = max(1, 512 // scene.image.shape[0])
+    original = drawing.magnify(scene.source, zoom)
+    media.save_frames(path, [drawing.compose_sheet([[original, scene.draw_outlines(zoom)]])])
     console.print(f"wrote {path}", soft_wrap=True)
 
 
@@ -95,6 +102,7 @@ def edit(
         check_writable(record)
     editor = Editor.load(model, device)
     scene: Any = (editor.encode_video if is_film else editor.encode)(source, seed)
+    _warn_of_doubt(scene)
     encoded: dict[str, Any] = {}
 
     def encode_donor(name: str) -> Any:
@@ -151,7 +159,9 @@ def replay(
         raise GeocoError(f"{source}: cannot read this: give an edit list, a .json file") from None
     media.check_target(out, recording.read_kind(text) == "Film")
     editor = Editor.load(model, device) if model else Editor.load_recorded(text, device)
-    recording.replay(None, text, editor).save(out)
+    scene = recording.replay(None, text, editor)
+    _warn_of_doubt(scene)
+    scene.save(out)
     console.print(f"wrote {out}", soft_wrap=True)
 
 
@@ -183,6 +193,14 @@ def _find_first_frame(source: Path) -> Any:
     from geoco import media
 
     return next(media.iterate_video(source, media.ANY_LENGTH)) if _is_video(source) else source
+
+
+def _warn_of_doubt(scene: Any) -> None:
+    from geoco.editing.advice import describe_doubt
+
+    doubt = describe_doubt(scene)
+    if doubt is not None:
+        console.print(f"[yellow]{escape(doubt)}[/]", highlight=False, soft_wrap=True)
 
 
 def _is_video(source: Path) -> bool:

@@ -11,7 +11,7 @@ a film of one frame, and both take the same edits.
 
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, TypeVar
@@ -43,8 +43,9 @@ from geoco.editing.operations import (
     refuse_index,
 )
 from geoco.errors import GeocoError
+from geoco.metrics.rgb import psnr
 from geoco.models import pretrained
-from geoco.models.hub import is_hub_name
+from geoco.models.reconstruction_quality import MOST_PSNR, FilmQuality, Quality
 from geoco.models.tracking import bind_videos, knows_videos
 
 SEED = 42
@@ -58,7 +59,7 @@ class Editor:
 
     def __init__(self, loaded: pretrained.LoadedModel) -> None:
         self.name, self.model = loaded.name, loaded.model
-        self.trained_scales = loaded.trained_scales
+        self.trained_scales, self.quality_reference = loaded.trained_scales, loaded.quality
         self.device = next(loaded.model.parameters()).device
         self.knows_videos = knows_videos(loaded.config)
 
@@ -69,14 +70,15 @@ class Editor:
 
     @classmethod
     def load_recorded(cls, text: str, device: pretrained.Device = "cpu") -> "Editor":
-        """With the model that an edit list names; it may name none of the Hub for the user."""
+        """The model that an edit list names. It is not fetched: a list may come from anyone."""
         name = recording.read_model_name(text)
-        if is_hub_name(name) and not Path(name).exists():
+        try:
+            return cls(pretrained.load(name, device, fetch=False))
+        except GeocoError as error:
             raise GeocoError(
-                f"this edit list was made with the model {name} of the Hub: name it yourself (in "
-                "Python Editor.load, on the command line --model) to fetch it"
-            )
-        return cls.load(name, device)
+                f"{error} (the edit list names this model: give another with --model, or as the "
+                "editor; one of the Hub is fetched only if you name it)"
+            ) from None
 
     def encode(self, picture: Any, seed: int = SEED) -> "Scene":
         """Bind slots to a picture: a path, a PIL image, an array or a tensor.
@@ -85,7 +87,8 @@ class Editor:
         """
         seed = recording.check_seed(seed)
         frames = media.fit_frame(media.read_picture(picture), self.model.size)[None]
-        return Scene(self, frames, seed, self._bind_and_decode(frames, seed))
+        decoded, quality = self._bind_and_decode(frames, seed)
+        return Scene(self, frames, seed, decoded, psnr=quality)
 
     def encode_video(self, video: Any, seed: int = SEED, frames_per_second: float = 12) -> "Film":
         """Bind slots to a video and track them: a file, a folder of images or frames.
@@ -97,23 +100,20 @@ class Editor:
         size = self.model.size
         # Frame by frame: whole videos of a camera would not fit into memory.
         frames = np.stack([media.fit_frame(frame, size) for frame in media.iterate_video(video)])
-        return Film(
-            self,
-            frames,
-            seed,
-            self._bind_and_decode(frames, seed),
-            frames_per_second=frames_per_second,
-        )
+        decoded, quality = self._bind_and_decode(frames, seed)
+        return Film(self, frames, seed, decoded, frames_per_second=frames_per_second, psnr=quality)
 
     @torch.no_grad()
     def _bind_and_decode(
         self, frames: UInt8[np.ndarray, "time height width 3"], seed: int
-    ) -> DecodedFrames:
+    ) -> tuple[DecodedFrames, tuple[float, ...]]:
+        """What the slots of frames decode to, and each frame's PSNR."""
         generator = torch.Generator().manual_seed(seed)
         starts = self.model.draw_positions(1, generator)
         video = media.to_tensor(frames, self.device)
         bound = bind_videos(self.model, video[None], starts, self.knows_videos)
-        return DecodedFrames.decode(self.model, bound.slots[0], bound.attention[0])
+        decoded = DecodedFrames.decode(self.model, bound.slots[0], bound.attention[0])
+        return decoded, tuple(psnr(decoded.image, video).clamp(max=MOST_PSNR).tolist())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -132,6 +132,7 @@ class _EditableFrames:
     new_warnings: tuple[str, ...] = ()  # of the last edit
     frames_per_second: float = 12
     film: "tuple[Film, int] | None" = None  # of which this is a frame
+    psnr: tuple[float, ...] = ()  # of every frame as it was redrawn before any edit
 
     def __repr__(self) -> str:
         time, slots = self.decoded.slots.scale.shape
@@ -150,17 +151,13 @@ class _EditableFrames:
         decoded = {name: donor.decoded for name, donor in known.items()}
         result = apply_edit(self.decoded, edit, decoded, self.editor.trained_scales)
         used = {name: known[name] for name in (*self.donors, *list_donors(edit))}
-        return type(self)(
-            self.editor,
-            self.frames,
-            self.seed,
-            result.decoded,
-            (*self.history, edit),
-            used,
-            tuple(dict.fromkeys((*self.warnings, *result.warnings))),
-            result.warnings,
-            self.frames_per_second,
-            self.film,
+        return replace(
+            self,
+            decoded=result.decoded,
+            history=(*self.history, edit),
+            donors=used,
+            warnings=tuple(dict.fromkeys((*self.warnings, *result.warnings))),
+            new_warnings=result.warnings,
         )
 
     def move(
@@ -301,6 +298,11 @@ class Scene(_EditableFrames):
         """What each slot holds."""
         return self.decoded.view_slots(0)
 
+    @property
+    def quality(self) -> Quality:
+        """How well the model redraws the picture: whether it is of a kind that it knows."""
+        return Quality(self.psnr[0], self.editor.quality_reference)
+
     @cached_property
     def image(self) -> UInt8[np.ndarray, "height width 3"]:
         """The picture as the model draws it, with all edits."""
@@ -368,6 +370,16 @@ class Film(_EditableFrames):
     def masks(self) -> Bool[np.ndarray, "time slot height width"]:
         return self.decoded.masks.cpu().numpy()
 
+    @property
+    def quality(self) -> FilmQuality:
+        """How well the model redraws the frames: the median one and the worst."""
+        order = sorted(range(len(self)), key=self.psnr.__getitem__)
+        worst, median = (
+            Quality(self.psnr[frame], self.editor.quality_reference)
+            for frame in (order[0], order[(len(order) - 1) // 2])
+        )
+        return FilmQuality(median, worst, order[0])
+
     def slots_at(self, frame: int) -> tuple[SlotView, ...]:
         """What each slot holds in a frame."""
         self._check_frame(frame)
@@ -387,6 +399,7 @@ class Film(_EditableFrames):
             self.seed,
             self.decoded.frame(number),
             film=(self, number),
+            psnr=self.psnr[number : number + 1],
         )
 
     def _repr_html_(self) -> str:

@@ -7,7 +7,7 @@ replayed anywhere; the model is named, not held.
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from numbers import Integral
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -17,9 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from geoco import media
 from geoco.editing.operations import EditRequest
 from geoco.errors import GeocoError
-from geoco.media import FASTEST, SLOWEST
+from geoco.media import FASTEST, SLOWEST, Limits
 
 FORMAT: Literal[1] = 1
+MOST_PIXELS = 2**25  # of all frames of a list: 32 frames of 1024 x 1024
 Kind = Literal["Scene", "Film"]
 SEEDS = 2**63
 
@@ -112,15 +113,30 @@ def replay(kind: Kind | None, text: str, editor: Encoder) -> Any:
         raise GeocoError(
             f"this is the edit list of a {edits.kind.lower()}: replay it with {edits.kind}.replay"
         )
-    return _rebuild(edits, editor)
+    return _rebuild(edits, editor, limit_frames(edits))
 
 
 def describe_problem(error: ValidationError, what: str) -> str:
     """The first problem of a record, as one sentence."""
     problem = error.errors()[0]
-    place = ".".join(str(part) for part in problem["loc"])
+    place = ".".join(str(part)[:60] for part in problem["loc"])
+    if problem["type"] == "json_invalid":
+        return f"{what} {problem['msg']}"
     where = f"{what} {place}:" if place else f"{what.removesuffix(':')}:"
     return f"{where} {problem['msg']}, got {problem.get('input')!r:.60}"
+
+
+def walk_lists(edits: EditList) -> Iterator[EditList]:
+    """A list with those of its donors and of the film that it is a frame of."""
+    yield edits
+    for other in (*edits.donors.values(), *([edits.film] if edits.film else [])):
+        yield from walk_lists(other)
+
+
+def limit_frames(edits: EditList) -> Limits:
+    """How large each frame of a list may be, so that all of them are not too much together."""
+    count = sum(len(one.frames) for one in walk_lists(edits))
+    return Limits(pixels=MOST_PIXELS // max(count, 1))
 
 
 def _build_list(edited: Recorded) -> EditList:
@@ -150,21 +166,22 @@ def _parse(text: str) -> EditList:
         raise GeocoError(describe_problem(error, "the edit list is not right:")) from None
 
 
-def _rebuild(edits: EditList, editor: Encoder) -> Any:
-    scene = _encode_start(edits, editor)
-    donors = {key: _rebuild(donor, editor) for key, donor in edits.donors.items()}
+def _rebuild(edits: EditList, editor: Encoder, limits: Limits) -> Any:
+    scene = _encode_start(edits, editor, limits)
+    donors = {key: _rebuild(donor, editor, limits) for key, donor in edits.donors.items()}
     for edit in edits.edits:
         scene = scene.apply(edit, donors)
     return scene
 
 
-def _encode_start(edits: EditList, editor: Encoder) -> Any:
+def _encode_start(edits: EditList, editor: Encoder, limits: Limits) -> Any:
     """The scene or film of a list before its edits."""
     if edits.film is not None:
-        film = _rebuild(edits.film, editor)
+        film = _rebuild(edits.film, editor, limits)
         if edits.film.kind == "Film" and edits.number < len(film.frames):
             return film.frame(edits.number)
-    frames = map(_decode_frame, edits.frames)  # one by one, as they are asked for
+    # One by one, as they are asked for.
+    frames = (_decode_frame(text, limits) for text in edits.frames)
     if edits.kind == "Film" and edits.frames:
         return editor.encode_video(frames, edits.seed, edits.frames_per_second)
     if len(edits.frames) != 1:
@@ -172,9 +189,9 @@ def _encode_start(edits: EditList, editor: Encoder) -> Any:
     return editor.encode(next(frames), edits.seed)
 
 
-def _decode_frame(text: str) -> np.ndarray:
+def _decode_frame(text: str, limits: Limits) -> np.ndarray:
     try:
-        return media.decode_image(base64.b64decode(text, validate=True), ("PNG",))
+        return media.decode_image(base64.b64decode(text, validate=True), ("PNG",), limits)
     except GeocoError as error:
         raise GeocoError(f"the edit list is not right: {error}") from None
     except media.DAMAGE:

@@ -55,7 +55,7 @@ def check_target(path: Path, is_video: bool) -> None:
 def check_rate(frames_per_second: float) -> None:
     if not SLOWEST <= frames_per_second <= FASTEST:
         raise GeocoError(
-            f"{frames_per_second:g} frames per second: expected {SLOWEST:g} to {FASTEST:g}"
+            f"{frames_per_second} frames a second: expected {SLOWEST:g} to {FASTEST:g}"
         )
 
 

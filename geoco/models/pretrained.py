@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from geoco.models import checkpoints
 from geoco.models.checkpoints import ModelWeights
 from geoco.models.hub import fetch_from_hub, is_hub_name
 from geoco.models.interface import Model
+from geoco.models.reconstruction_quality import FILE as QUALITY
+from geoco.models.reconstruction_quality import QualityReference
 from geoco.models.stored import build_stored
 
 # Beside the package in a checkout, inside it when installed from a wheel.
@@ -33,6 +36,7 @@ class LoadedModel:
     config: Config
     step: int
     trained_scales: tuple[float, float]  # that objects had in training
+    quality: QualityReference | None = None  # how well it redraws frames of its own kind
 
 
 def list_shipped() -> dict[str, Path]:
@@ -42,11 +46,16 @@ def list_shipped() -> dict[str, Path]:
 
 def _list_models(folders: Iterable[Path]) -> dict[str, Path]:
     return {
-        file.parent.name: file
+        file.parent.name.removesuffix(REPLACED): file
         for folder in folders
         for file in sorted(folder.glob(f"*/{checkpoints.WEIGHTS}"))
-        if file.parent.suffix not in (PARTIAL, REPLACED)
+        if file.parent.suffix != PARTIAL and not _has_successor(file.parent)
     }
+
+
+def _has_successor(folder: Path) -> bool:
+    """Whether a replaced folder has done its duty; a kill may have come before its successor."""
+    return folder.suffix == REPLACED and folder.with_suffix("").exists()
 
 
 def list_published() -> dict[str, Path]:
@@ -74,16 +83,25 @@ def from_pretrained(name: str | Path, device: Device = "cpu") -> Model:
     return load(name, device).model
 
 
-def load(name: str | Path, device: Device = "cpu") -> LoadedModel:
-    """Build a model and give it its weights. Nothing is unpickled."""
+def load(name: str | Path, device: Device = "cpu", fetch: bool = True) -> LoadedModel:
+    """Build a model and give it its weights. Nothing is unpickled.
+
+    Without `fetch` the Hub is not asked: for a name that comes from elsewhere than the user.
+    """
     place = find_device(device)
-    weights = checkpoints.read_weights(find_weights(name))
+    weights = checkpoints.read_weights(find_weights(name, fetch))
     model = build_stored(weights, str(name))
-    scales = _read_trained_scales(weights)
-    return LoadedModel(str(name), model.to(place).eval(), weights.config, weights.step, scales)
+    return LoadedModel(
+        str(name),
+        model.to(place).eval(),
+        weights.config,
+        weights.step,
+        _read_trained_scales(weights),
+        QualityReference.read(_find_quality(name, weights.path)),
+    )
 
 
-def find_weights(name: str | Path) -> Path:
+def find_weights(name: str | Path, fetch: bool = True) -> Path:
     """Where the weights of a name are; those of the Hub are fetched."""
     known = {**list_published(), **list_shipped()}
     if str(name) in known:
@@ -91,7 +109,10 @@ def find_weights(name: str | Path) -> Path:
     path = Path(name).expanduser()
     if path.exists():
         return path
-    if is_hub_name(name):
+    replaced = path.with_name(path.name + REPLACED) if path.name else path
+    if (replaced / checkpoints.WEIGHTS).is_file():  # its successor was killed on its way here
+        return replaced
+    if is_hub_name(name) and fetch:
         return fetch_from_hub(str(name), checkpoints.WEIGHTS)
     raise GeocoError(
         f"{name}: there is no such model: give a run, a file of weights, user/name of the Hub"
@@ -113,3 +134,11 @@ def _read_trained_scales(weights: ModelWeights) -> tuple[float, float]:
             "numbers from zero up, the smaller one first"
         )
     return low, high
+
+
+def _find_quality(name: str | Path, weights: Path) -> Path:
+    """The file beside the weights; of a model of the Hub it is fetched, too, if it has one."""
+    if str(name) not in list_shipped() and not Path(name).expanduser().exists():
+        with suppress(GeocoError):
+            return fetch_from_hub(str(name), QUALITY)
+    return weights.with_name(QUALITY)

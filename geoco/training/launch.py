@@ -88,7 +88,11 @@ def check_start(config: Config) -> None:
     # Clips of every phase, also of those that begin after hours.
     curriculum = Curriculum(config, model.cold_scale)
     for frames in sorted({curriculum.plan(step).mode.frames for step in curriculum.mode_starts()}):
-        open_training(config, WindowConfig(length=frames, stride=config.train.stride))
+        window = WindowConfig(length=frames, stride=config.train.stride)
+        if len(open_training(config, window)) == 0:
+            raise GeocoError(
+                f"train.phases: a phase takes clips of {frames} frames, but no video is that long"
+            )
     open_dataset(data, "val")
     if config.train.features == "store" and config.train.feature_store is not None:
         read_feature_index(config.train.feature_store)

@@ -157,13 +157,13 @@ def test_seeds_and_rates(editor: Editor, frames: np.ndarray) -> None:
             check_seed(other)
     assert check_seed(np.int64(3)) == 3
     for rate in (0, 0.001, -1, 1001, float("nan"), float("inf")):
-        with pytest.raises(GeocoError, match=r"frames per second: expected 0.1 to 1000"):
+        with pytest.raises(GeocoError, match=r"frames a second: expected 0.1 to 1000"):
             editor.encode_video(frames[0], frames_per_second=rate)
 
 
 def test_zoom(scene: Scene) -> None:
     for zoom in (0, -1, 65):
-        with pytest.raises(GeocoError, match=f"zoom {zoom}: expected a whole number from 1 to 64"):
+        with pytest.raises(GeocoError, match=f"zoom {zoom}: expected 1 or more"):
             scene.draw_outlines(zoom)
         with pytest.raises(GeocoError, match=f"zoom {zoom}: "):
             scene.compare(scene, zoom)

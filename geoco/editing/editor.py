@@ -9,7 +9,6 @@ Scenes and films are values: an edit returns a new one, and undo is keeping the 
 a film of one frame, and both take the same edits.
 """
 
-from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -49,8 +48,8 @@ from geoco.models.reconstruction_quality import MOST_PSNR, FilmQuality, Quality
 from geoco.models.tracking import bind_videos, knows_videos
 
 SEED = 42
-SlotNumber = int | np.integer  # as NumPy finds them, too
-FrameRange = tuple[SlotNumber, SlotNumber]
+Slot = int | np.integer  # as NumPy finds them, too
+FrameRange = tuple[Slot, Slot]
 Editable = TypeVar("Editable", bound="_EditableFrames")
 
 
@@ -162,35 +161,35 @@ class _EditableFrames:
 
     def move(
         self: Editable,
-        slot: SlotNumber,
+        slot: Slot,
         dx: float = 0,
         dy: float = 0,
         frames: FrameRange | None = None,
-        keys: Mapping[SlotNumber, tuple[float, float]] | None = None,
+        keys: Mapping[Slot, tuple[float, float]] | None = None,
     ) -> Editable:
         """By pixels, x to the right and y down; `keys` are shifts at key frames."""
         flat = flatten_keys(keys)
         return self._request_edit(Move, slot=slot, dx=dx, dy=dy, frames=frames, keys=flat)
 
     def move_to(
-        self: Editable, slot: SlotNumber, x: float, y: float, frames: FrameRange | None = None
+        self: Editable, slot: Slot, x: float, y: float, frames: FrameRange | None = None
     ) -> Editable:
         """To a place of the grid [-1, 1]."""
         return self._request_edit(MoveTo, slot=slot, x=x, y=y, frames=frames)
 
     def resize(
         self: Editable,
-        slot: SlotNumber,
+        slot: Slot,
         factor: float = 1,
         frames: FrameRange | None = None,
-        keys: Mapping[SlotNumber, float] | None = None,
+        keys: Mapping[Slot, float] | None = None,
     ) -> Editable:
         """By a factor about the slot's position; `keys` are factors at key frames."""
         flat = flatten_keys(keys)
         return self._request_edit(Resize, slot=slot, factor=factor, frames=frames, keys=flat)
 
     def resize_to(
-        self: Editable, slot: SlotNumber, scale: float, frames: FrameRange | None = None
+        self: Editable, slot: Slot, scale: float, frames: FrameRange | None = None
     ) -> Editable:
         """To a scale, in units of the grid."""
         return self._request_edit(ResizeTo, slot=slot, scale=scale, frames=frames)
@@ -198,26 +197,24 @@ class _EditableFrames:
     @refuse_index
     def transplant(
         self: Editable,
-        slot: SlotNumber,
+        slot: Slot,
         donor: "_EditableFrames",
-        donor_slot: SlotNumber,
+        donor_slot: Slot,
         frames: FrameRange | None = None,
     ) -> Editable:
         """Give a slot the appearance of a slot of another scene; place and size stay."""
         return self._request_edit(
-            Transplant, donor, slot=slot, donor=get_key(donor), donor_slot=donor_slot, frames=frames
+            Transplant, donor, slot=slot, donor_slot=donor_slot, frames=frames
         )
 
-    def swap(
-        self: Editable, slot: SlotNumber, other: SlotNumber, frames: FrameRange | None = None
-    ) -> Editable:
+    def swap(self: Editable, slot: Slot, other: Slot, frames: FrameRange | None = None) -> Editable:
         """Exchange two slots' appearances."""
         return self._request_edit(Swap, slot=slot, other=other, frames=frames)
 
     def duplicate(
         self: Editable,
-        slot: SlotNumber,
-        into: SlotNumber | None = None,
+        slot: Slot,
+        into: Slot | None = None,
         dx: float = 0,
         dy: float = 0,
         frames: FrameRange | None = None,
@@ -229,19 +226,21 @@ class _EditableFrames:
         self: Editable, donor: "_EditableFrames", frames: FrameRange | None = None
     ) -> Editable:
         """Take the background of another scene."""
-        return self._request_edit(SetBackground, donor, donor=get_key(donor), frames=frames)
+        return self._request_edit(SetBackground, donor, frames=frames)
 
-    def remove(self: Editable, slot: SlotNumber, frames: FrameRange | None = None) -> Editable:
+    def remove(self: Editable, slot: Slot, frames: FrameRange | None = None) -> Editable:
         """Take a slot away."""
         return self._request_edit(Remove, slot=slot, frames=frames)
 
     def interpolate(self: Editable, other: "_EditableFrames", share: float) -> Editable:
         """A share of the way from this state to another of the same slots."""
-        return self._request_edit(Interpolate, other, donor=get_key(other), share=share)
+        return self._request_edit(Interpolate, other, share=share)
 
     def _request_edit(
         self: Editable, kind: Any, source: "_EditableFrames | None" = None, /, **values: Any
     ) -> Editable:
+        if "donor" in kind.model_fields:
+            values["donor"] = recording.get_key(source)
         try:
             edit = kind(**convert_numpy(values))
         except ValidationError as error:
@@ -264,10 +263,7 @@ class _EditableFrames:
         return scripts.to_python(self, picture)
 
     def save_python(self, path: str | Path, picture: str | Path | None = None) -> None:
-        """Write the edits as a script that runs, with the pictures that it needs beside it.
-
-        `picture` is the file that was edited; without one its frames are written, too.
-        """
+        """Write a script that runs, and its files; `picture` is that which was edited, if any."""
         scripts.save_python(self, Path(path), None if picture is None else Path(picture))
 
     @classmethod
@@ -277,15 +273,6 @@ class _EditableFrames:
         replayed = recording.replay(cls.kind, text, editor)
         assert isinstance(replayed, cls)
         return replayed
-
-
-def get_key(donor: Any) -> str:
-    """The name of a scene or film that an edit takes from."""
-    if not isinstance(donor, _EditableFrames):
-        raise GeocoError(
-            f"a donor must be a scene or a film, not {type(donor).__name__}: encode it first"
-        )
-    return donor.key
 
 
 class Scene(_EditableFrames):
@@ -323,8 +310,7 @@ class Scene(_EditableFrames):
         """The picture that was encoded, at the model's size."""
         return self.frames[0]
 
-    def _repr_png_(self) -> bytes:
-        """How a notebook shows it: with numbered outlines."""
+    def _repr_png_(self) -> bytes:  # for notebooks
         return media.encode_png(self.draw_outlines())
 
     def save(self, path: str | Path) -> None:
@@ -402,11 +388,8 @@ class Film(_EditableFrames):
             psnr=self.psnr[number : number + 1],
         )
 
-    def _repr_html_(self) -> str:
-        """How a notebook shows it: playing."""
-        frames = [drawing.magnify(image, 4) for image in self.images]
-        data = media.encode_animated_png(frames, 1000 / self.frames_per_second)
-        return f'<img alt="{self!r}" src="data:image/png;base64,{b64encode(data).decode()}">'
+    def _repr_html_(self) -> str:  # for notebooks
+        return scripts.to_html(self.images, self.frames_per_second, repr(self))
 
     def save(self, path: str | Path) -> None:
         """Write .mp4, .gif or a folder of frames."""

@@ -41,6 +41,8 @@ class Recorded(Protocol):
     """What is recorded of a scene or a film."""
 
     @property
+    def key(self) -> str: ...
+    @property
     def kind(self) -> Kind: ...
     @property
     def editor(self) -> Any: ...
@@ -87,6 +89,15 @@ def compute_key(edited: Recorded) -> str:
     if edited.film is not None:
         digest.update(f"{edited.film[0].key} {edited.film[1]}".encode())
     return digest.hexdigest()[:12]
+
+
+def get_key(donor: Any) -> str:
+    """The name of a scene or film that an edit takes from."""
+    if not isinstance(donor, Recorded):
+        raise GeocoError(
+            f"a donor must be a scene or a film, not {type(donor).__name__}: encode it first"
+        )
+    return donor.key
 
 
 def check_seed(seed: Any) -> int:

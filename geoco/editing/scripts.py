@@ -1,11 +1,12 @@
-"""Edits as a Python script, and the files that it reads: what was edited, and what donors are."""
+"""Edits as a Python script with the files that it reads, and films as notebooks show them."""
 
 import os
+from base64 import b64encode
 from pathlib import Path
 
 import numpy as np
 
-from geoco import media
+from geoco import drawing, media
 from geoco.editing.operations import EditRequest
 from geoco.editing.recording import Recorded
 from geoco.files import write_whole
@@ -28,6 +29,13 @@ def save_python(edited: Recorded, path: Path, picture: Path | None = None) -> No
     for name, frames in script.files.items():
         write_whole(path.with_name(name), media.encode_animated_png(list(frames)))
     write_whole(path, script.text.encode())
+
+
+def to_html(images: np.ndarray, frames_per_second: float, title: str) -> str:
+    """A film as a page shows it: enlarged, and playing."""
+    frames = [drawing.magnify(image, 4) for image in images]
+    data = media.encode_animated_png(frames, 1000 / frames_per_second)
+    return f'<img alt="{title}" src="data:image/png;base64,{b64encode(data).decode()}">'
 
 
 class _Script:

@@ -176,6 +176,8 @@ def calibrate(
 
     weights = checkpoints.read_weights(run)
     model = build(weights.config.model, pretrained=False)
+    if model.selector is None:
+        raise GeocoError(f"{run}: has no selector, whose threshold could be found")
     checkpoints.load_into(model, weights.tensors, str(run))
     settings = weights.config.train
     generator = torch.Generator().manual_seed(settings.seed)

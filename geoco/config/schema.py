@@ -249,8 +249,22 @@ class ModelConfig(Section):
     temporal: TemporalConfig = TemporalConfig()
 
 
+class SlotAugConfig(Section):
+    """SlotAug, whose slots obey commands; sections are those of the other models."""
+
+    kind: Literal["slotaug"] = "slotaug"
+    encoder: Annotated[ConvEncoderConfig | DinoEncoderConfig, Field(discriminator="kind")] = (
+        ConvEncoderConfig()
+    )
+    slots: SlotsConfig = SlotsConfig(readout=False)
+    decoder: DecoderConfig = DecoderConfig(design="conventional")
+
+
 # The section of each kind of model; `geoco.models.build.MODELS` has their classes.
-MODEL_KINDS: dict[str, type[Section]] = {"geoco": ModelConfig}
+MODEL_KINDS: dict[str, type[Section]] = {
+    "geoco": ModelConfig,
+    "slotaug": SlotAugConfig,
+}
 
 
 class Config(Section):

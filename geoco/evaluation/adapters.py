@@ -18,20 +18,19 @@ from geoco.evaluation.interfaces import Decoded, Encoded, SlotModel, TrackedSlot
 from geoco.models import tracking
 from geoco.models.decoders import Fields
 from geoco.models.interface import Model
+from geoco.models.slotaug import Command, SlotAug
 from geoco.models.slots import Slots
 
 
-class GeoCoModel:
-    """GeoCo-SAVi, or another `Model`. Under an edit the selector runs again, attention unmoved.
+class DrawnModel:
+    """Any `Model`: its slots, and pictures of them. An edit may run its selector again.
 
     Through a video, slots are carried from frame to frame if the model knows videos, and followed
-    by their places if it does not: as in the editor. `quality` are the limits that it was trained
-    with, by which the covariance table chooses objects.
+    by their places if it does not: as in the editor.
     """
 
     def __init__(self, model: Model, knows_videos: bool | None = None) -> None:
         self.model = model
-        self.quality = SlotQualityConfig()
         weight = next(model.parameters())
         self._place = (weight.device, weight.dtype)
         self.carries: bool = model.temporal is not None if knows_videos is None else knows_videos
@@ -92,6 +91,42 @@ class GeoCoModel:
         bound = tracking.bind_videos(self.model, videos, positions, self.carries)
         return TrackedSlots(bound.slots, bound.attention)
 
+
+class SlotAugModel(DrawnModel):
+    """SlotAug: it is told to move and to resize, and what it was told to be is drawn."""
+
+    model: SlotAug
+
+    @torch.no_grad()
+    def command(
+        self,
+        encoded: Encoded,
+        index: int,
+        move: Float[Tensor, "batch 2"],
+        factor: Float[Tensor, " batch"],
+    ) -> Decoded:
+        """Position and scale of the slot stay; a size is about its position and moves nothing."""
+        slots = encoded.slots.to(*self._place)
+        one = slots[:, index : index + 1]
+        told = replace(
+            Command.identity(one.scale),
+            translation=move.to(*self._place)[:, None] / 2,
+            scale=factor.to(*self._place)[:, None],
+        )
+        return self.decode(encoded, slots.with_slot(index, self.model.obey(one, told)))
+
+
+class GeoCoModel(DrawnModel):
+    """GeoCo-SAVi, or another `Model` whose slots have positions and scales that they are drawn at.
+
+    Under an edit the selector runs again, attention unmoved. `quality` are the limits that it was
+    trained with, by which the covariance table chooses objects.
+    """
+
+    def __init__(self, model: Model, knows_videos: bool | None = None) -> None:
+        super().__init__(model, knows_videos)
+        self.quality = SlotQualityConfig()
+
     # -- the larger canvas: the selector looks at its middle, at features without the edge's part --
 
     def native_logits(self, slots: Slots) -> Float[Tensor, "slot height width"]:
@@ -115,7 +150,10 @@ class GeoCoModel:
 
 # By the kind of the model: what is given it, and whether it was trained to carry slots through
 # videos (None: not known). A kind without an entry gets the adapter of any `Model`.
-ADAPTERS: dict[str, Callable[[Any, bool | None], SlotModel]] = {"geoco": GeoCoModel}
+ADAPTERS: dict[str, Callable[[Any, bool | None], SlotModel]] = {
+    "geoco": GeoCoModel,
+    "slotaug": SlotAugModel,
+}
 
 
 def adapter(model: Any, config: Config | None = None) -> SlotModel:

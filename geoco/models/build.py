@@ -9,8 +9,12 @@ from typing import Any
 from geoco.errors import GeocoError
 from geoco.models.geoco import GeoCo
 from geoco.models.interface import Model
+from geoco.models.slotaug import SlotAug
 
-MODELS: dict[str, type[Model]] = {"geoco": GeoCo}
+MODELS: dict[str, type[Model]] = {
+    "geoco": GeoCo,
+    "slotaug": SlotAug,
+}
 
 
 def build(settings: Any, pretrained: bool = True) -> Model:

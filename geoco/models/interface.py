@@ -83,6 +83,14 @@ class Model(nn.Module, ABC):
 
     # -- what most models need not change ----------------------------------------------------------
 
+    def decode_edited(self, slots: Slots, bound: Slots) -> Fields:
+        """Slots under an edit, each decoded by itself; `bound` is what they were before it.
+
+        Appearance, position and scale are simply set, unless a model has another way of moving and
+        resizing.
+        """
+        return self.decode_slots(slots)
+
     def refine(self, fields: Fields, attention: Float[Tensor, "*scene slot token"]) -> Fields:
         """The fields of whole scenes after the selector, if there is one.
 

@@ -5,7 +5,11 @@
 
 from geoco.training.geoco_objective import GeoCoObjective
 from geoco.training.objective import Objective
+from geoco.training.slotaug_objective import SlotAugObjective
 
-objectives: dict[str, type[Objective]] = {"geoco": GeoCoObjective}
+objectives: dict[str, type[Objective]] = {
+    "geoco": GeoCoObjective,
+    "slotaug": SlotAugObjective,
+}
 
 __all__ = ["Objective", "objectives"]

@@ -26,13 +26,16 @@ class Draws:
     order: Float[Tensor, "batch time slot"]  # of recipients
     choice: Float[Tensor, "batch time"]  # of donors
     mirror: Float[Tensor, " batch"]  # below a half, a clip may be mirrored
+    command: Float[Tensor, "batch 3"]  # of models that are told what to do: which, and how much
 
     @staticmethod
     def sample(generator: torch.Generator, batch: int, time: int, slots: int) -> "Draws":
         positions = draw_positions(batch, slots, generator)
         order = torch.rand(batch, time, slots, generator=generator)
         choice = torch.rand(batch, time, generator=generator)
-        return Draws(positions, order, choice, torch.rand(batch, generator=generator))
+        mirror = torch.rand(batch, generator=generator)
+        command = torch.rand(batch, 3, generator=generator)
+        return Draws(positions, order, choice, mirror, command)
 
 
 @dataclass(frozen=True)

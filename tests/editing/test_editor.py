@@ -1,6 +1,7 @@
 """Scenes and films: every edit by its numbers, and the picture against decoding the whole scene."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -278,7 +279,7 @@ def fade_slot(scene: Scene, index: int) -> Scene:
     logits = decoded.fields.logits.clone()
     logits[:, index] = -50
     fields = decoded.fields.with_logits(logits)
-    faint = DecodedFrames(decoded.model, decoded.slots, decoded.attention, fields, decoded.present)
+    faint = replace(decoded, fields=fields)
     return Scene(scene.editor, scene.frames, 0, faint)
 
 

@@ -420,6 +420,13 @@ def test_isa_is_reconstruction_alone() -> None:
     assert not settings.selector.enabled
 
 
+def test_slotaug_is_bound_and_drawn_as_isa_is() -> None:
+    """By the same settings, and trained as long, at the same rate and batch."""
+    one, other = (config.load(CONFIGS / f"{name}.yaml") for name in ("slotaug", "isa"))
+    changed = [name for name in config.differences(one, other) if "model.selector" not in name]
+    assert [name for name in changed if "model.temporal" not in name] == ["model.kind"]
+
+
 def test_the_diagnostic_ends_at_40_000() -> None:
     schedule = obj3d(name="diagnostic-40k")
     assert (schedule.steps, schedule.mode_starts()) == (40_000, [0, 15_000])

@@ -14,7 +14,7 @@ from geoco.config import SolidsConfig, StoreConfig, WindowConfig
 from geoco.errors import GeocoError
 
 ROOT = Path(__file__).parents[2]
-SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
+SHIPPED = sorted((ROOT / "configs").rglob("*.yaml"))
 KINDS = ", ".join(map(repr, config.MODEL_KINDS))
 WEIGHTS = sorted(path for path in (ROOT / "weights").iterdir() if path.is_dir())
 

@@ -33,7 +33,7 @@ _PATHS = {
 def read_measure(results: Mapping[str, Values], column: str) -> float | None:
     """What a column of the main tables says of a result; None where it is undefined."""
     spreads = results.get("stability", {}).get("spreads", ())
-    spread = next((each for each in spreads if each["scale"] == MAIN_SCALE), {})
+    spread: Values = next((each for each in spreads if each["scale"] == MAIN_SCALE), {})
     value: float | None = look_up({**results, "spread": spread}, *_PATHS[column])
     return value
 

@@ -161,12 +161,15 @@ def _build_ablation(rows: Sequence[Row]) -> TextTable:
 
 
 def _write_caption(rows: Sequence[Row]) -> str:
-    sentences = [f"Trained here: {_describe_budget(rows)}."]
+    sentences = [
+        f"Trained here: {_describe_budget(rows)}.",
+        "Each run is scored by itself: reference errors are of objects that it has a slot for.",
+    ]
     several = any(len(row.runs) > 1 for row in rows)
     if several:
         sentences.append(
             "Of several runs the mean ± the sample standard deviation, and in brackets how many of "
-            "them have a value; the others failed."
+            "them have a value here; the others failed, or leave it undefined."
         )
     sentences.append(
         "In bold what is ahead of all others by more than the larger of the two deviations."

@@ -82,6 +82,21 @@ def test_pictures_are_scaled_about_their_middle(scale: float) -> None:
     np.testing.assert_allclose(augment(images, command)[0].numpy(), expected, atol=1e-12)
 
 
+def test_a_scale_comes_before_a_translation() -> None:
+    images = draw_images(1)
+    command = replace(
+        make_commands(),
+        translation=torch.tensor([[2 / 11, 1 / 8]], dtype=torch.float64),
+        scale=torch.tensor([2.0], dtype=torch.float64),
+    )
+    middle, moved = np.array([1, 4, 5.5]), np.array([1, 5, 7.5])
+    matrix = np.array([1, 0.5, 0.5])
+    expected = ndimage.affine_transform(
+        images[0].numpy(), matrix, middle - matrix * moved, order=1, mode="nearest"
+    )
+    np.testing.assert_allclose(augment(images, command)[0].numpy(), expected, atol=1e-12)
+
+
 def test_the_opposite_command_brings_a_picture_back() -> None:
     """Where nothing left it, on pictures that bilinear interpolation does not blur."""
     rows, columns = torch.meshgrid(
@@ -164,6 +179,10 @@ class Setting:
         settings = config.load(CONFIG, TINY)
         model = build(settings.model).double()
         assert isinstance(model, SlotAug)
+        with torch.no_grad():  # so that slots attend elsewhere and commands tell
+            model.isa.attention.query.weight.mul_(20)
+            model.isa.attention.grid.weight.mul_(20)
+            model.translate[-1].weight.mul_(20)
         self.model = model
         self.objective = SlotAugObjective(model, settings.train)
         self.mode = Curriculum(settings, 1.0).plan(0).mode

@@ -10,10 +10,14 @@ from geoco.errors import GeocoError
 from geoco.models.geoco import GeoCo
 from geoco.models.interface import Model
 from geoco.models.slotaug import SlotAug
+from geoco.models.staitus import Staitus
+from geoco.models.statm import Statm
 
 MODELS: dict[str, type[Model]] = {
     "geoco": GeoCo,
     "slotaug": SlotAug,
+    "statm": Statm,
+    "staitus": Staitus,
 }
 
 

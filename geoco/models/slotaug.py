@@ -107,9 +107,10 @@ class SlotAug(Model):
         video: Float[Tensor, "batch time 3 height width"],
         positions: Float[Tensor, "batch slot 2"],
         temporal: bool = True,
+        features: Float[Tensor, "batch time token channel"] | None = None,
     ) -> Binding:
         """Slots of every frame, given the command that changes nothing."""
-        binding = self.isa.bind(video, positions, temporal)
+        binding = self.isa.bind(video, positions, temporal, features)
         slots = self.obey(binding.slots, Command.identity(binding.slots.scale))
         return replace(binding, slots=slots)
 
@@ -163,6 +164,11 @@ class SlotAug(Model):
 
     def read_pretrained(self) -> None:
         self.isa.read_pretrained()
+
+    def compute_features(
+        self, image: Float[Tensor, "batch 3 height width"]
+    ) -> Float[Tensor, "batch token channel"]:
+        return self.isa.compute_features(image)
 
     def set_reference_scale(self, value: float) -> None:
         self.isa.set_reference_scale(value)

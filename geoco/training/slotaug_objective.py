@@ -38,9 +38,10 @@ class SlotAugObjective(Objective):
         draws: Draws,
         weights: Float[Tensor, " term"],
         mode: Mode,
+        features: Float[Tensor, "batch time token channel"] | None = None,
     ) -> Losses:
         model, shape = self.model, video.shape[:2]
-        binding = model.bind(video, draws.positions, temporal=mode.temporal)
+        binding = model.bind(video, draws.positions, mode.temporal, features)
         slots = binding.slots
         command = choose_command(draws.command)
         of_frames = command[:, None].expand(*shape).flatten()

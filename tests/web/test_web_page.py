@@ -283,6 +283,31 @@ def test_it_says_that_a_picture_is_of_another_kind(
     expect(page.locator("#doubt")).to_be_hidden()
 
 
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (
+            "slot 2 cannot be duplicated: no slot is empty; remove one first, or name the one to "
+            "give up with `into`",
+            "Slot 2 cannot be duplicated: every slot is in use. Select an object that may go, press "
+            "Remove, and try Duplicate again.",
+        ),
+        (
+            "the edit move_to.x: Input should be greater than or equal to -3, got -4.0",
+            "The place x must be -3 at least, not -4.0.",
+        ),
+        (
+            "this session has no such state to take from: open the other scene first",
+            "The server has forgotten that scene: choose it again under From.",
+        ),
+        ("slot 2 was removed from the scene", "Slot 2 was removed from the scene."),
+    ],
+)
+def test_messages_speak_of_buttons(page: Page, said: str, shown: str) -> None:
+    rephrase = "async (said) => (await import('/messages.js')).rephrase(said)"
+    assert page.evaluate(rephrase, said) == shown
+
+
 def test_stale_requests_are_dropped(page: Page, scene: Scene, slot: int) -> None:
     asked: list[dict[str, Any]] = []
 

@@ -22,6 +22,7 @@ from helpers_web import SIZE
 from playwright.sync_api import Browser, Page, Route, expect
 
 from geoco.editing.editor import Editor, Scene
+from geoco.models import pretrained
 from geoco.models.reconstruction_quality import QualityReference
 
 pytestmark = needs_chromium
@@ -270,6 +271,7 @@ def test_it_says_that_a_picture_is_of_another_kind(
     page: Page, editor: Editor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expect(page.locator("#doubt")).to_be_hidden()
+    monkeypatch.setattr(pretrained, "list_shipped", dict)  # loading them takes a while
     reference = QualityReference("tests", 100, tuple(float(90 + k) for k in range(9)))
     monkeypatch.setattr(editor, "quality_reference", reference)
     page.click("[data-sample=two]")
@@ -289,8 +291,8 @@ def test_it_says_that_a_picture_is_of_another_kind(
         (
             "slot 2 cannot be duplicated: no slot is empty; remove one first, or name the one to "
             "give up with `into`",
-            "Slot 2 cannot be duplicated: every slot is in use. Select an object that may go, press "
-            "Remove, and try Duplicate again.",
+            "Slot 2 cannot be duplicated: every slot is in use. Select an object that may go, "
+            "press Remove, and try Duplicate again.",
         ),
         (
             "the edit move_to.x: Input should be greater than or equal to -3, got -4.0",

@@ -26,7 +26,7 @@ TOY = [
     "data.width=16",
     "model.encoder.width=8",
     "model.decoder.broadcast=16",
-    "model.decoder.layers=[[8,1],[16,1]]",
+    "model.decoder.layers=[[16,1],[16,1]]",
 ]
 
 
@@ -63,11 +63,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_clip_is_edited(folder: Path) -> None:
     assert read_metrics(folder / "runs/mine/validation.csv")["step"] == [7]
-    arguments = ("--move", "0:3,0", "-o", "edited.gif", "--model", "runs/mine")
+    arguments = ("--move", "0:3,0", "-o", "edited", "--model", "runs/mine")
     done = run_geoco("edit", "clips/clip-1.gif", *arguments, cwd=folder)
     assert done.returncode == 0, done.stderr
-    with Image.open(folder / "edited.gif") as edited:
-        assert (edited.size, edited.n_frames) == ((16, 16), 6)  # type: ignore[attr-defined]
+    edited = sorted((folder / "edited").iterdir())
+    assert len(edited) == 6
+    assert media.read_image(edited[0]).shape == (16, 16, 3)
 
 
 def test_the_page_opens_on_the_users_clips(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

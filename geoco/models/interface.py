@@ -13,6 +13,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor, nn
 
 from geoco import config
+from geoco.errors import GeocoError
 from geoco.models import compositing
 from geoco.models.decoders import Fields
 from geoco.models.selector import Selector
@@ -67,10 +68,12 @@ class Model(nn.Module, ABC):
         video: Float[Tensor, "batch time 3 height width"],
         positions: Float[Tensor, "batch slot 2"],
         temporal: bool = True,
+        features: Float[Tensor, "batch time token channel"] | None = None,
     ) -> Binding:
         """Slots of every frame, those of the first from the given positions.
 
-        `temporal` off leaves out the temporal part, where there is one.
+        `temporal` off leaves out the temporal part, where there is one. `features` are those of
+        the frames by `compute_features`, where they were computed before.
         """
 
     @abstractmethod
@@ -82,6 +85,11 @@ class Model(nn.Module, ABC):
         """
 
     # -- what most models need not change ----------------------------------------------------------
+
+    @property
+    def carries_slots(self) -> bool:
+        """Whether it was made to carry slots from frame to frame, whatever it was trained on."""
+        return self.temporal is not None
 
     def refine(self, fields: Fields, attention: Float[Tensor, "*scene slot token"]) -> Fields:
         """The fields of whole scenes after the selector, if there is one.
@@ -129,6 +137,15 @@ class Model(nn.Module, ABC):
         """Those that read pictures and draw them; what binds slots lies between."""
         return self.decoder_parameters()
 
+    def compute_features(
+        self, image: Float[Tensor, "batch 3 height width"]
+    ) -> Float[Tensor, "batch token channel"]:
+        """What a frozen part makes of pictures, which never changes; mostly there is none."""
+        raise GeocoError(
+            "train.features: this model has no frozen encoder whose features could be kept: leave "
+            "it at 'step'"
+        )
+
     @property
     def pretrained_part(self) -> str | None:
         """The part that was trained elsewhere and stays as it is, by name; mostly there is none.
@@ -142,6 +159,9 @@ class Model(nn.Module, ABC):
 
     def set_reference_scale(self, value: float) -> None:
         """Move the scale at which steered layers are ordinary convolutions, where there are any."""
+
+    def set_gate_share(self, value: float) -> None:
+        """Move how far slots that a gate closes are closed, from 0 to 1, where there is a gate."""
 
     def compile_parts(self) -> None:
         """Compile what has many small operations, each part with a backward pass of its own."""

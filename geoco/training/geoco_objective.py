@@ -65,6 +65,10 @@ class GeoCoLosses(Losses):
             for parameter, gradient in zip(selector_parameters, for_selector, strict=True):
                 add_gradient(parameter, gradient)
 
+    def backward_alone(self, name: str, weight: float) -> None:
+        """By the same passes: the losses were computed with the weight of this one alone."""
+        self.backward()
+
 
 class GeoCoObjective(Objective):
     """The six terms of the paper, one of ours, and the selector's own loss."""
@@ -95,9 +99,10 @@ class GeoCoObjective(Objective):
         draws: Draws,
         weights: Float[Tensor, " term"],
         mode: Mode,
+        features: Float[Tensor, "batch time token channel"] | None = None,
     ) -> GeoCoLosses:
         model, settings = self.model, self.settings
-        binding = model.bind(video, draws.positions, temporal=mode.temporal)
+        binding = model.bind(video, draws.positions, mode.temporal, features)
         fields = model.decode_slots(binding.slots)
         logits, selector = self._apply_selector(video, Reconstruction(binding, fields), mode)
         scene = Reconstruction(binding, fields.with_logits(logits))

@@ -49,6 +49,10 @@ class Losses:
         """Add the gradients to `.grad` of the model's parameters."""
         torch.autograd.backward(self.total)
 
+    def backward_alone(self, name: str, weight: float) -> None:
+        """The same of one loss alone, times a weight."""
+        torch.autograd.backward(weight * self.by_name[name])
+
 
 class Objective(ABC):
     """How a kind of model is trained.
@@ -72,9 +76,11 @@ class Objective(ABC):
         draws: Draws,
         weights: Float[Tensor, " term"],
         mode: Mode,
+        features: Float[Tensor, "batch time token channel"] | None = None,
     ) -> Losses:
         """The losses of a batch, as sums over its samples divided by counts over all processes.
 
+        `features` are the frames' by a frozen encoder, where they are kept (`train.features`).
         `source` numbers the videos that clips are from, `weights` are those of the curriculum's
         TERMS. A batch may be recorded and replayed on a GPU: nothing may wait for the device.
         """

@@ -158,7 +158,9 @@ def test_the_picture_of_the_layers_is_true() -> None:
         assert json.loads(shown.text["layers"]) == list(picture.LAYERS)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/solids.md", "docs/operator.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/solids.md", "docs/operator.md", "docs/own-videos.md"]
+)
 def test_code_in_pages_runs(page: str, tmp_path: Path) -> None:
     frame = Path("docs/images/frame.png")
     (tmp_path / frame).parent.mkdir(parents=True)

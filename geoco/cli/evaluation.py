@@ -46,7 +46,7 @@ def evaluate(
         int | None,
         typer.Option(min=1, help="Slots at once on the finite-grid table's larger canvas."),
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.")] = "cpu",
     figures: Annotated[bool, typer.Option(help="Draw pictures of the edits.")] = True,
     name: Annotated[
         str | None, typer.Option(help="Of the model in tables; its run and step if not given.")
@@ -62,8 +62,8 @@ def evaluate(
     from geoco.models import pretrained
     from geoco.reporting.headline import describe_headline
 
-    if figures:
-        with require_extra("train"):
+    if figures and "editing" in (tables.split(",") if tables != "all" else ("editing",)):
+        with require_extra("figures"):  # before hours of measuring, not after
             import matplotlib  # noqa: F401
     loaded = pretrained.load(run, device)
     config = loaded.config
@@ -146,7 +146,7 @@ def compare(
     from geoco import evaluation
 
     if figures:
-        with require_extra("train"):
+        with require_extra("figures"):
             import matplotlib  # noqa: F401
     inner = [folder / "evaluation" for folder in folders]
     chosen = [

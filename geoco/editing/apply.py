@@ -288,15 +288,16 @@ def _collect_donor_warnings(donor: DecodedFrames, index: int) -> tuple[str, ...]
 def _stays_inside(masks: Tensor, old: Slots, new: Slots, frames: Tensor) -> bool:
     """Whether the slot's box, carried along, stays on the canvas wherever it was there before."""
     height, width = masks.shape[-2:]
+    # On the CPU: Apple's Metal knows no numbers of 64 bits.
     edit = AffineMap.from_transplant(
-        new.position[frames, 0],
-        new.scale[frames, 0],
-        old.position[frames, 0],
-        old.scale[frames, 0],
+        new.position[frames, 0].cpu(),
+        new.scale[frames, 0].cpu(),
+        old.position[frames, 0].cpu(),
+        old.scale[frames, 0].cpu(),
     )
-    before = edit_maps.compute_cell_bounds(masks)
+    before = edit_maps.compute_cell_bounds(masks.cpu())
     after = edit_maps.transform_bounds(before, edit, height, width)
-    edge = torch.tensor([width, height], dtype=torch.float64, device=masks.device) - 0.5
+    edge = torch.tensor([width, height], dtype=torch.float64) - 0.5
     outside = (after[:, :2] < -0.5).any(1) | (after[:, 2:] > edge).any(1)
     return not bool((outside & ~before.isnan().any(1)).any())
 

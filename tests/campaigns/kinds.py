@@ -337,7 +337,8 @@ def prepare_imports(folder: Path) -> Case:
                 break
             if path.exists():
                 break
-        found = {file.name: file.read_bytes() for file in path.iterdir()}
+        # The journal may outlive a store that is whole: its deletion is the last thing of all.
+        found = {name: (path / name).read_bytes() for name in expected}
         if found != expected:
             raise LostError("an import that was killed is not what it would have been")
 

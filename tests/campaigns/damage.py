@@ -34,11 +34,11 @@ NASTY: tuple[Any, ...] = (
     {"a": {"b": 1}},
 )
 YAML_PIECES = (
-    "&a", "*a", "&b", "*b", "[", "]", "{", "}", ",", ": ", "- ", "\n", "  ", "\t", "? ", "! ", "!!float ",
-    "!!int ", "!!binary ", "!!set ", "!!python/name:os.system ", "<<: *a", "~", ".nan", ".inf",
-    "1e999", "9" * 5000, "0x" + "f" * 500, "1:2:3", "|\n", ">\n", "'", '"', "\\0", "#", "---\n", "...\n",
-    "%YAML 9.9\n", "\0", "\u2028", "base: /dev/zero\n", "base: .\n", "data:\n", "model:\n", "train:\n", "kind: ",
-    "true", "encoder: {width: 1000000}", "[" * 500, "{a: " * 100,
+    "&a", "*a", "&b", "*b", "[", "]", "{", "}", ",", ": ", "- ", "\n", "  ", "\t", "? ", "! ",
+    "!!float ", "!!int ", "!!binary ", "!!set ", "!!python/name:os.system ", "<<: *a", "~", ".nan",
+    ".inf", "1e999", "9" * 5000, "0x" + "f" * 500, "1:2:3", "|\n", ">\n", "'", '"', "\\0", "#",
+    "---\n", "...\n", "%YAML 9.9\n", "\0", "\u2028", "base: /dev/zero\n", "base: .\n", "data:\n",
+    "model:\n", "train:\n", "kind: ", "true", "encoder: {width: 1000000}", "[" * 500, "{a: " * 100,
 )  # fmt: skip
 
 
@@ -87,7 +87,9 @@ def damage_json(draw: random.Random, value: Any) -> Any:
             case 0:
                 del holder[key]
             case 1 if isinstance(holder, dict):
-                holder[draw.choice(("extra", "kind", "k" * 3000, "\0"))] = copy.deepcopy(draw.choice(NASTY))
+                holder[draw.choice(("extra", "kind", "k" * 3000, "\0"))] = copy.deepcopy(
+                    draw.choice(NASTY)
+                )
             case 2 if isinstance(holder, list):
                 holder.extend(holder[: 5000 // max(len(holder), 1)])
             case 3:

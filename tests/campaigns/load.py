@@ -119,7 +119,8 @@ def run_load(clients: int, seconds: float, seed: int = 0, unfinished: int = UNFI
 def format_load(loads: list[Load]) -> str:
     """The summary, as Markdown."""
     rows = [
-        "| Clients | answers | busy | other | edits a second | slowest | memory before | at most | end |",
+        "| Clients | answers | busy | other | edits a second | slowest | memory before | at most "
+        "| end |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for one in loads:

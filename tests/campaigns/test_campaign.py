@@ -34,7 +34,7 @@ def test_more(kind: Kind, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_many_clients() -> None:
-    """Every answer is the work or a clear busy, within the memory; how fast is measured elsewhere."""
+    """Every answer is the work or a clear busy, within the memory."""
     load = run_load(64, 30)
     assert load.failures == []
     assert load.answers["done"] > 0

@@ -149,7 +149,11 @@ class StoreDataset(Dataset[Clip]):
     ) -> Iterator[UInt8[Tensor, "_frame 3 _height _width"]]:
         """Every frame of the split in order, some at a time."""
         for first in range(0, self.frame_count, _PIECE):
-            yield torch.from_numpy(self._frames[first : first + _PIECE].copy()).to(device)
+            yield self.read_frames(first, min(_PIECE, self.frame_count - first)).to(device)
+
+    def read_frames(self, first: int, count: int) -> UInt8[Tensor, "{count} 3 _height _width"]:
+        """Some frames of the split, by their places among all of them."""
+        return torch.from_numpy(self._frames[first : first + count].copy())
 
     def __getitem__(self, index: int) -> Clip:
         return self.batch([index])[0]

@@ -10,7 +10,7 @@ a film of one frame, and both take the same edits.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, TypeVar
@@ -41,7 +41,9 @@ from geoco.editing.operations import (
     refuse_index,
 )
 from geoco.errors import GeocoError
+from geoco.metrics.rgb import psnr
 from geoco.models import pretrained
+from geoco.models.reconstruction_quality import MOST_PSNR, FilmQuality, Quality
 from geoco.models.tracking import bind_videos, knows_videos
 
 SEED = 42
@@ -54,7 +56,7 @@ class Editor:
 
     def __init__(self, loaded: pretrained.LoadedModel) -> None:
         self.name, self.model = loaded.name, loaded.model
-        self.trained_scales = loaded.trained_scales
+        self.trained_scales, self.quality_reference = loaded.trained_scales, loaded.quality
         self.device = next(loaded.model.parameters()).device
         self.knows_videos = knows_videos(loaded.config)
 
@@ -81,7 +83,8 @@ class Editor:
         Slots start at random places; another seed may bind them better.
         """
         frames = media.fit_frame(media.read_picture(picture), self.model.size)[None]
-        return Scene(self, frames, seed, self._bind_and_decode(frames, seed))
+        decoded, quality = self._bind_and_decode(frames, seed)
+        return Scene(self, frames, seed, decoded, psnr=quality)
 
     def encode_video(self, video: Any, seed: int = SEED, frames_per_second: float = 12) -> "Film":
         """Bind slots to a video and track them: a file, a folder of images or frames.
@@ -96,23 +99,20 @@ class Editor:
         size = self.model.size
         # Frame by frame: whole videos of a camera would not fit into memory.
         frames = np.stack([media.fit_frame(frame, size) for frame in media.iterate_video(video)])
-        return Film(
-            self,
-            frames,
-            seed,
-            self._bind_and_decode(frames, seed),
-            frames_per_second=frames_per_second,
-        )
+        decoded, quality = self._bind_and_decode(frames, seed)
+        return Film(self, frames, seed, decoded, frames_per_second=frames_per_second, psnr=quality)
 
     @torch.no_grad()
     def _bind_and_decode(
         self, frames: UInt8[np.ndarray, "time height width 3"], seed: int
-    ) -> DecodedFrames:
+    ) -> tuple[DecodedFrames, tuple[float, ...]]:
+        """What the slots of frames decode to, and each frame's PSNR."""
         generator = torch.Generator().manual_seed(seed)
         starts = self.model.draw_positions(1, generator)
         video = media.to_tensor(frames, self.device)
         bound = bind_videos(self.model, video[None], starts, self.knows_videos)
-        return DecodedFrames.decode(self.model, bound.slots[0], bound.attention[0])
+        decoded = DecodedFrames.decode(self.model, bound.slots[0], bound.attention[0])
+        return decoded, tuple(psnr(decoded.image, video).clamp(max=MOST_PSNR).tolist())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -131,6 +131,7 @@ class _EditableFrames:
     new_warnings: tuple[str, ...] = ()  # of the last edit
     frames_per_second: float = 12
     film: "tuple[Film, int] | None" = None  # of which this is a frame
+    psnr: tuple[float, ...] = ()  # of every frame as it was redrawn before any edit
 
     def __repr__(self) -> str:
         time, slots = self.decoded.slots.scale.shape
@@ -149,17 +150,13 @@ class _EditableFrames:
         decoded = {name: donor.decoded for name, donor in known.items()}
         result = apply_edit(self.decoded, edit, decoded, self.editor.trained_scales)
         used = {name: known[name] for name in (*self.donors, *list_donors(edit))}
-        return type(self)(
-            self.editor,
-            self.frames,
-            self.seed,
-            result.decoded,
-            (*self.history, edit),
-            used,
-            tuple(dict.fromkeys((*self.warnings, *result.warnings))),
-            result.warnings,
-            self.frames_per_second,
-            self.film,
+        return replace(
+            self,
+            decoded=result.decoded,
+            history=(*self.history, edit),
+            donors=used,
+            warnings=tuple(dict.fromkeys((*self.warnings, *result.warnings))),
+            new_warnings=result.warnings,
         )
 
     def move(
@@ -282,6 +279,11 @@ class Scene(_EditableFrames):
         """What each slot holds."""
         return self.decoded.view_slots(0)
 
+    @property
+    def quality(self) -> Quality:
+        """How well the model redraws the picture: whether it is of a kind that it knows."""
+        return Quality(self.psnr[0], self.editor.quality_reference)
+
     @cached_property
     def image(self) -> UInt8[np.ndarray, "height width 3"]:
         """The picture as the model draws it, with all edits."""
@@ -345,6 +347,16 @@ class Film(_EditableFrames):
     def masks(self) -> Bool[np.ndarray, "time slot height width"]:
         return self.decoded.masks.cpu().numpy()
 
+    @property
+    def quality(self) -> FilmQuality:
+        """How well the model redraws the frames: the median one and the worst."""
+        order = sorted(range(len(self)), key=self.psnr.__getitem__)
+        worst, median = (
+            Quality(self.psnr[frame], self.editor.quality_reference)
+            for frame in (order[0], order[(len(order) - 1) // 2])
+        )
+        return FilmQuality(median, worst, order[0])
+
     def slots_at(self, frame: int) -> tuple[SlotView, ...]:
         """What each slot holds in a frame."""
         self._check_frame(frame)
@@ -364,6 +376,7 @@ class Film(_EditableFrames):
             self.seed,
             self.decoded.frame(number),
             film=(self, number),
+            psnr=self.psnr[number : number + 1],
         )
 
     def save(self, path: str | Path) -> None:

@@ -1,6 +1,7 @@
 """Models by name: shipped weights, a run, a file of weights, or a repository of the Hub."""
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from geoco.models import checkpoints
 from geoco.models.checkpoints import ModelWeights
 from geoco.models.hub import fetch_from_hub, is_hub_name
 from geoco.models.interface import Model
+from geoco.models.reconstruction_quality import FILE as QUALITY
+from geoco.models.reconstruction_quality import QualityReference
 from geoco.models.stored import build_stored
 
 # Beside the package in a checkout, inside it when installed from a wheel.
@@ -30,6 +33,7 @@ class LoadedModel:
     config: Config
     step: int
     trained_scales: tuple[float, float]  # that objects had in training
+    quality: QualityReference | None = None  # how well it redraws frames of its own kind
 
 
 def list_shipped() -> dict[str, Path]:
@@ -61,8 +65,14 @@ def load(name: str | Path, device: str = "cpu", fetch: bool = True) -> LoadedMod
         raise GeocoError(f"device '{device}': expected cpu, or cuda where PyTorch finds one")
     weights = checkpoints.read_weights(find_weights(name, fetch))
     model = build_stored(weights, str(name))
-    scales = _read_trained_scales(weights)
-    return LoadedModel(str(name), model.to(device).eval(), weights.config, weights.step, scales)
+    return LoadedModel(
+        str(name),
+        model.to(device).eval(),
+        weights.config,
+        weights.step,
+        _read_trained_scales(weights),
+        QualityReference.read(_find_quality(name, weights.path)),
+    )
 
 
 def find_weights(name: str | Path, fetch: bool = True) -> Path:
@@ -98,3 +108,11 @@ def _read_trained_scales(weights: ModelWeights) -> tuple[float, float]:
             "numbers from zero up, the smaller one first"
         )
     return low, high
+
+
+def _find_quality(name: str | Path, weights: Path) -> Path:
+    """The file beside the weights; of a model of the Hub it is fetched, too, if it has one."""
+    if str(name) not in list_shipped() and not Path(name).expanduser().exists():
+        with suppress(GeocoError):
+            return fetch_from_hub(str(name), QUALITY)
+    return weights.with_name(QUALITY)

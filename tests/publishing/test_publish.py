@@ -171,7 +171,8 @@ def test_pictures_of_the_card_are_copied_and_no_others(publication: Path) -> Non
     assert text.index("## Known failures") < text.index("](pictures/failures.png)")
     names = {path.name for path in publication.iterdir()}
     assert names == {
-        "README.md", "config.yaml", "first-windows.safetensors", "pictures", "weights.safetensors",
+        "README.md", "config.yaml", "first-windows.safetensors", "pictures", "quality.json",
+        "weights.safetensors",
     }  # fmt: skip
     assert [path.name for path in publication.parent.iterdir()] == [publication.name]
 

@@ -1,10 +1,14 @@
 """What campaigns found in files, kept as tests of its own."""
 
+import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from geoco import media
+from geoco.data.store import read_index
+from geoco.errors import GeocoError
 
 
 def test_a_video_whose_title_is_no_text(tmp_path: Path) -> None:
@@ -16,3 +20,9 @@ def test_a_video_whose_title_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "odd.mp4").write_bytes(data.replace(b"Lavf", b"La\xecf"))
     whole, odd = (list(media.iterate_video(tmp_path / f"{name}.mp4")) for name in ("whole", "odd"))
     assert np.array_equal(whole, odd)
+
+
+def test_a_store_of_a_long_format(tmp_path: Path) -> None:
+    (tmp_path / "index.json").write_text(json.dumps({"format": "x" * 5000}))
+    with pytest.raises(GeocoError, match=r"a store of format x{20}, but this version"):
+        read_index(tmp_path)

@@ -119,6 +119,7 @@ class TemporalConfig(Section):
     heads: int = Field(4, ge=1)
     hidden: int = Field(512, ge=8)
     history: int = Field(4, ge=1)
+    ahead: bool = False  # our choice, after RandSF.Q: it also looks at the next frame's features
 
 
 class ModelConfig(Section):

@@ -102,7 +102,9 @@ class GeoCoObjective(Objective):
         features: Float[Tensor, "batch time token channel"] | None = None,
     ) -> GeoCoLosses:
         model, settings = self.model, self.settings
-        binding = model.bind(video, draws.positions, mode.temporal, features)
+        random_pairs = settings.temporal.random_pairs and mode.temporal
+        chosen = {"earlier": draws.earlier} if random_pairs else {}
+        binding = model.bind(video, draws.positions, mode.temporal, features, **chosen)
         fields = model.decode_slots(binding.slots)
         logits, selector = self._apply_selector(video, Reconstruction(binding, fields), mode)
         scene = Reconstruction(binding, fields.with_logits(logits))

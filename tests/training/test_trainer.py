@@ -51,6 +51,7 @@ TRAINED = [
         "folder",
         "geoco-movi-c",
         "geoco-movi-like",
+        "geoco-movi-like-ahead",
         "statm-movi-c",
         "statm-movi-like",
         "staitus-movi-c",

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from geoco.cli.common import console, require_extra
@@ -25,18 +26,21 @@ def slots(
     seed: Seed = 42,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="A .png with outlines.")] = None,
 ) -> None:
-    """Print what each slot holds, and draw numbered outlines; of a video, in its first frame.
+    """Print what each slot holds; draw the picture and, beside it, numbered outlines.
+
+    Of a video, its first frame. It also says whether the model knows such pictures.
 
     Example: `geoco slots frame.png -o slots.png`
     """
-    from geoco import media
+    from geoco import drawing, media
     from geoco.edit_maps import FEWEST_PIXELS
     from geoco.editing.editor import Editor
 
     if not source.exists():
         raise GeocoError(f"{source}: there is no such file or folder")
-    picture = media.read_video(source)[0] if _is_video(source) else source
-    scene = Editor.load(model, device).encode(picture, seed)
+    # Of a video that is longer than could be edited, too, the first frame can be seen.
+    first = next(media.iterate_video(source, media.ANY_LENGTH)) if _is_video(source) else source
+    scene = Editor.load(model, device).encode(first, seed)
     table = Table("slot", "x", "y", "scale", "pixels", "box", "")
     for slot in scene.slots:
         note = "background" if slot.is_background else "empty" if slot.area < FEWEST_PIXELS else ""
@@ -46,8 +50,12 @@ def slots(
             str(slot.index), f"{x:.3f}", f"{y:.3f}", f"{slot.scale:.3f}", str(slot.area), box, note
         )
     console.print(table)
+    console.print(str(scene.quality), highlight=False, soft_wrap=True)
+    _warn_of_doubt(scene)
     path = out or source.with_name(f"{source.stem}-slots.png")
-    media.save_frames(path, [scene.draw_outlines(zoom=max(1, 512 // scene.image.shape[0]))])
+    zoom = max(1, 512 // scene.image.shape[0])
+    original = drawing.magnify(scene.source, zoom)
+    media.save_frames(path, [drawing.compose_sheet([[original, scene.draw_outlines(zoom)]])])
     console.print(f"wrote {path}", soft_wrap=True)
 
 
@@ -74,6 +82,7 @@ def edit(
     from geoco.files import write_whole
 
     scene = _encode(source, model, device, seed)
+    _warn_of_doubt(scene)
     encoded: dict[str, Any] = {}
 
     def encode_donor(path: str) -> Any:
@@ -94,7 +103,7 @@ def edit(
             raise
         except (ValueError, TypeError):
             raise GeocoError(f"{option} {text}: expected {form}") from None
-        for warning in scene.warnings:
+        for warning in scene.new_warnings:
             line = f"[yellow]{option} {text}: {warning}[/]"
             console.print(line, highlight=False, soft_wrap=True)
     scene.save(out)
@@ -127,8 +136,10 @@ def replay(
         text = source.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise GeocoError(f"{source}: cannot read this: give an edit list, a .json file") from None
-    editor = Editor.load(model or recording.read_model_name(text), device)
-    recording.replay(None, text, editor).save(out)
+    editor = Editor.load(model, device) if model else Editor.load_recorded(text, device)
+    scene = recording.replay(None, text, editor)
+    _warn_of_doubt(scene)
+    scene.save(out)
     console.print(f"wrote {out}", soft_wrap=True)
 
 
@@ -156,10 +167,18 @@ def _encode(source: Path, model: str, device: str, seed: int) -> Any:
     return (editor.encode_video if _is_video(source) else editor.encode)(source, seed)
 
 
-def _is_video(source: Path) -> bool:
-    from geoco.media import VIDEOS
+def _warn_of_doubt(scene: Any) -> None:
+    from geoco.editing.advice import describe_doubt
 
-    return source.is_dir() or source.suffix.lower() in VIDEOS
+    doubt = describe_doubt(scene)
+    if doubt is not None:
+        console.print(f"[yellow]{escape(doubt)}[/]", highlight=False, soft_wrap=True)
+
+
+def _is_video(source: Path) -> bool:
+    from geoco.media import is_video
+
+    return is_video(source)
 
 
 def _parse_pair(text: str) -> tuple[int, float, float]:

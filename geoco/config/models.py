@@ -11,12 +11,14 @@ from pydantic import Field, field_validator, model_validator
 from geoco.config import loading
 from geoco.config.loading import Section
 
+WIDEST = 2**14  # of any layer
+
 
 class ConvEncoderConfig(Section):
     """Four 5 x 5 convolutions; a quarter of the image's side in tokens."""
 
     kind: Literal["conv"] = "conv"
-    width: int = Field(64, ge=1)
+    width: int = Field(64, ge=1, le=WIDEST)
 
 
 class BackboneConfig(Section):
@@ -25,10 +27,10 @@ class BackboneConfig(Section):
     `geoco.models.dino` says what others need.
     """
 
-    width: int = Field(384, ge=1)
-    depth: int = Field(12, ge=1)
+    width: int = Field(384, ge=1, le=WIDEST)
+    depth: int = Field(12, ge=1, le=100)
     heads: int = Field(6, ge=1)
-    registers: int = Field(0, ge=0)
+    registers: int = Field(0, ge=0, le=64)
 
     @model_validator(mode="after")
     def _check_heads(self) -> "BackboneConfig":
@@ -47,18 +49,18 @@ class DinoEncoderConfig(Section):
     kind: Literal["dino"] = "dino"
     weights: str = "facebook/dinov2-small"
     backbone: BackboneConfig = BackboneConfig()
-    dim: int = Field(128, ge=1)
+    dim: int = Field(128, ge=1, le=WIDEST)
 
 
 class SlotsConfig(Section):
     """Slots and how they are bound; the paper's Obj3D values."""
 
     count: int = Field(6, ge=2, le=64)
-    dim: int = Field(64, ge=8)
-    update_dim: int = Field(128, ge=8)
-    grid_dim: int = Field(128, ge=8)
-    first_iterations: int = Field(3, ge=1)
-    later_iterations: int = Field(2, ge=1)
+    dim: int = Field(64, ge=8, le=WIDEST)
+    update_dim: int = Field(128, ge=8, le=WIDEST)
+    grid_dim: int = Field(128, ge=8, le=WIDEST)
+    first_iterations: int = Field(3, ge=1, le=100)
+    later_iterations: int = Field(2, ge=1, le=100)
     initial_scale: float = Field(1.0, ge=0.001, le=2)  # learned from there
     readout: bool = True
     gate_bound: float = Field(0.5, gt=0, le=1)
@@ -72,9 +74,9 @@ class DecoderConfig(Section):
     """How slots are drawn; the paper's Obj3D values. Layers are [size, kernel]."""
 
     design: str = "steered"  # one of DECODER_DESIGNS
-    broadcast: int = Field(16, ge=2)
-    layers: tuple[tuple[int, int], ...] = Field(
-        ((32, 5), (64, 3), (64, 3), (64, 3), (64, 3)), min_length=1
+    broadcast: int = Field(16, ge=2, le=1024)
+    layers: tuple[tuple[Annotated[int, Field(le=1024)], Annotated[int, Field(le=31)]], ...] = Field(
+        ((32, 5), (64, 3), (64, 3), (64, 3), (64, 3)), min_length=1, max_length=32
     )
     micro: bool = True
     micro_bound: float = Field(0.5, gt=0)
@@ -115,10 +117,10 @@ class TemporalConfig(Section):
     """The temporal initializer of later frames; without it they start where the last one ended."""
 
     enabled: bool = False
-    width: int = Field(128, ge=8)
+    width: int = Field(128, ge=8, le=WIDEST)
     heads: int = Field(4, ge=1)
-    hidden: int = Field(512, ge=8)
-    history: int = Field(4, ge=1)
+    hidden: int = Field(512, ge=8, le=WIDEST)
+    history: int = Field(4, ge=1, le=1000)
     ahead: bool = False  # our choice, after RandSF.Q: it also looks at the next frame's features
 
 
@@ -142,7 +144,7 @@ class BaselineDecoderConfig(DecoderConfig):
     """GeoCo-SAVi's decoder on MOVi-C, but with ordinary convolutions."""
 
     design: str = "conventional"
-    broadcast: int = Field(32, ge=2)
+    broadcast: int = Field(32, ge=2, le=1024)
     micro: bool = False
 
 
@@ -150,23 +152,23 @@ class PredictorConfig(Section):
     """The transformer that predicts slots of the next frame, at the width of the slots."""
 
     heads: int = Field(4, ge=1)
-    hidden: int = Field(256, ge=8)  # our choice: that of SAVi's predictor
+    hidden: int = Field(256, ge=8, le=WIDEST)  # our choice: that of SAVi's predictor
 
 
 class StatmSlotsConfig(Section):
     """Slots without position and scale; GeoCo-SAVi's values on MOVi-C."""
 
     count: int = Field(11, ge=2, le=64)
-    dim: int = Field(64, ge=8)
-    update_dim: int = Field(256, ge=8)
-    first_iterations: int = Field(3, ge=1)  # our choice: GeoCo-SAVi's
-    later_iterations: int = Field(2, ge=1)  # our choice: GeoCo-SAVi's
+    dim: int = Field(64, ge=8, le=WIDEST)
+    update_dim: int = Field(256, ge=8, le=WIDEST)
+    first_iterations: int = Field(3, ge=1, le=100)  # our choice: GeoCo-SAVi's
+    later_iterations: int = Field(2, ge=1, le=100)  # our choice: GeoCo-SAVi's
 
 
 class StaitusSlotsConfig(StatmSlotsConfig):
     """Slots with position and scale."""
 
-    grid_dim: int = Field(128, ge=8)
+    grid_dim: int = Field(128, ge=8, le=WIDEST)
     initial_scale: float = Field(1.0, ge=0.001, le=2)  # learned from there
 
 
@@ -185,7 +187,7 @@ class StatmConfig(Section):
 class ActivityConfig(Section):
     """Which slots of STAITUS are open: those of whose appearance a small network is sure enough."""
 
-    hidden: int = Field(64, ge=1)  # our choice
+    hidden: int = Field(64, ge=1, le=WIDEST)  # our choice
     initial: float = Field(0.95, gt=0.5, lt=1)  # our choice: how surely slots are open at first
 
 

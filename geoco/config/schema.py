@@ -101,11 +101,17 @@ class MoviSource(Section):
 
 
 class FolderSource(Section):
-    """Any folder of videos (mp4, webm, gif, ...) or of frame folders; all of it is one split."""
+    """Any folder of videos (mp4, webm, gif, ...) or of frame folders.
+
+    All of it is one split, or `auto` divides it: a share of the videos validates, drawn by `seed`,
+    and of a single video its last part.
+    """
 
     kind: Literal["folder"] = "folder"
     path: Path
-    split: Split = "train"
+    split: Split | Literal["auto"] = "train"
+    validation: float = Field(0.2, gt=0, lt=1)  # the share that `auto` sets aside
+    seed: int = Field(42, ge=0)
     frame_rate: float | None = Field(None, gt=0)  # None keeps the video's own
     max_frames: int | None = Field(None, ge=1)  # longer videos become several of this length
 

@@ -28,6 +28,7 @@ from geoco.config import Split, StoreConfig
 from geoco.config.loading import Section
 from geoco.data.clip import Clip, ClipBatch
 from geoco.errors import GeocoError
+from geoco.files import parse_json
 
 FORMAT = 2
 _SAME_SIZE = 1  # the format whose masks had the frames' size
@@ -217,7 +218,7 @@ def read_index(path: Path) -> StoreIndex:
             reason = "its import did not finish"
         raise GeocoError(f"{path}: {reason}: run geoco data import <config>")
     try:
-        raw = json.loads((path / INDEX).read_text(encoding="utf-8"))
+        raw = parse_json((path / INDEX).read_text(encoding="utf-8"))
         version = raw["format"]
         if version == _SAME_SIZE:
             raw["mask_size"] = [raw["height"], raw["width"]] if raw.pop("has_masks") else None

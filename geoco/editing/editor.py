@@ -10,7 +10,7 @@ a film of one frame, and both take the same edits.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, TypeVar
@@ -41,7 +41,9 @@ from geoco.editing.operations import (
     refuse_index,
 )
 from geoco.errors import GeocoError
+from geoco.metrics.rgb import psnr
 from geoco.models import pretrained
+from geoco.models.reconstruction_quality import MOST_PSNR, FilmQuality, Quality
 from geoco.models.tracking import bind_videos, knows_videos
 
 SEED = 42
@@ -54,7 +56,7 @@ class Editor:
 
     def __init__(self, loaded: pretrained.LoadedModel) -> None:
         self.name, self.model = loaded.name, loaded.model
-        self.trained_scales = loaded.trained_scales
+        self.trained_scales, self.quality_reference = loaded.trained_scales, loaded.quality
         self.device = next(loaded.model.parameters()).device
         self.knows_videos = knows_videos(loaded.config)
 
@@ -63,37 +65,54 @@ class Editor:
         """By shipped name, run, file of weights or Hub id."""
         return cls(pretrained.load(name, device))
 
+    @classmethod
+    def load_recorded(cls, text: str, device: str = "cpu") -> "Editor":
+        """The model that an edit list names. It is not fetched: a list may come from anyone."""
+        name = recording.read_model_name(text)
+        try:
+            return cls(pretrained.load(name, device, fetch=False))
+        except GeocoError as error:
+            raise GeocoError(
+                f"{error} (the edit list names this model: give another with --model, or as the "
+                "editor; one of the Hub is fetched only if you name it)"
+            ) from None
+
     def encode(self, picture: Any, seed: int = SEED) -> "Scene":
         """Bind slots to a picture: a path, a PIL image, an array or a tensor.
 
         Slots start at random places; another seed may bind them better.
         """
-        frames = media.fit_frames(media.read_picture(picture)[None], self.model.size)
-        return Scene(self, frames, seed, self._bind_and_decode(frames, seed))
+        frames = media.fit_frame(media.read_picture(picture), self.model.size)[None]
+        decoded, quality = self._bind_and_decode(frames, seed)
+        return Scene(self, frames, seed, decoded, psnr=quality)
 
     def encode_video(self, video: Any, seed: int = SEED, frames_per_second: float = 12) -> "Film":
         """Bind slots to a video and track them: a file, a folder of images or frames.
 
         How depends on the model, see `geoco.models.tracking`.
         """
-        frames = media.fit_frames(media.read_video(video), self.model.size)
-        return Film(
-            self,
-            frames,
-            seed,
-            self._bind_and_decode(frames, seed),
-            frames_per_second=frames_per_second,
-        )
+        if not recording.SLOWEST <= frames_per_second <= recording.FASTEST:
+            raise GeocoError(
+                f"{frames_per_second} frames a second: expected {recording.SLOWEST:g} to "
+                f"{recording.FASTEST:g}"
+            )
+        size = self.model.size
+        # Frame by frame: whole videos of a camera would not fit into memory.
+        frames = np.stack([media.fit_frame(frame, size) for frame in media.iterate_video(video)])
+        decoded, quality = self._bind_and_decode(frames, seed)
+        return Film(self, frames, seed, decoded, frames_per_second=frames_per_second, psnr=quality)
 
     @torch.no_grad()
     def _bind_and_decode(
         self, frames: UInt8[np.ndarray, "time height width 3"], seed: int
-    ) -> DecodedFrames:
+    ) -> tuple[DecodedFrames, tuple[float, ...]]:
+        """What the slots of frames decode to, and each frame's PSNR."""
         generator = torch.Generator().manual_seed(seed)
         starts = self.model.draw_positions(1, generator)
         video = media.to_tensor(frames, self.device)
         bound = bind_videos(self.model, video[None], starts, self.knows_videos)
-        return DecodedFrames.decode(self.model, bound.slots[0], bound.attention[0])
+        decoded = DecodedFrames.decode(self.model, bound.slots[0], bound.attention[0])
+        return decoded, tuple(psnr(decoded.image, video).clamp(max=MOST_PSNR).tolist())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -108,9 +127,11 @@ class _EditableFrames:
     decoded: DecodedFrames
     history: tuple[EditRequest, ...] = ()
     donors: Mapping[str, "_EditableFrames"] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()  # of the last edit
+    warnings: tuple[str, ...] = ()  # of all edits so far, each once
+    new_warnings: tuple[str, ...] = ()  # of the last edit
     frames_per_second: float = 12
     film: "tuple[Film, int] | None" = None  # of which this is a frame
+    psnr: tuple[float, ...] = ()  # of every frame as it was redrawn before any edit
 
     def __repr__(self) -> str:
         time, slots = self.decoded.slots.scale.shape
@@ -129,16 +150,13 @@ class _EditableFrames:
         decoded = {name: donor.decoded for name, donor in known.items()}
         result = apply_edit(self.decoded, edit, decoded, self.editor.trained_scales)
         used = {name: known[name] for name in (*self.donors, *list_donors(edit))}
-        return type(self)(
-            self.editor,
-            self.frames,
-            self.seed,
-            result.decoded,
-            (*self.history, edit),
-            used,
-            result.warnings,
-            self.frames_per_second,
-            self.film,
+        return replace(
+            self,
+            decoded=result.decoded,
+            history=(*self.history, edit),
+            donors=used,
+            warnings=tuple(dict.fromkeys((*self.warnings, *result.warnings))),
+            new_warnings=result.warnings,
         )
 
     def move(
@@ -245,7 +263,7 @@ class _EditableFrames:
     @classmethod
     def replay(cls: type[Editable], text: str, editor: Editor | None = None) -> Editable:
         """Do again what `to_json` recorded, with the same model or with another."""
-        editor = editor or Editor.load(recording.read_model_name(text))
+        editor = editor or Editor.load_recorded(text)
         replayed = recording.replay(cls.kind, text, editor)
         assert isinstance(replayed, cls)
         return replayed
@@ -260,6 +278,11 @@ class Scene(_EditableFrames):
     def slots(self) -> tuple[SlotView, ...]:
         """What each slot holds."""
         return self.decoded.view_slots(0)
+
+    @property
+    def quality(self) -> Quality:
+        """How well the model redraws the picture: whether it is of a kind that it knows."""
+        return Quality(self.psnr[0], self.editor.quality_reference)
 
     @cached_property
     def image(self) -> UInt8[np.ndarray, "height width 3"]:
@@ -282,7 +305,7 @@ class Scene(_EditableFrames):
         return self.frames[0]
 
     def save(self, path: str | Path) -> None:
-        """Write the picture as .png."""
+        """Write the picture as .png or .jpg."""
         media.save_frames(Path(path), [self.image])
 
     def draw_outlines(self, zoom: int = 4) -> UInt8[np.ndarray, "_height _width 3"]:
@@ -324,6 +347,16 @@ class Film(_EditableFrames):
     def masks(self) -> Bool[np.ndarray, "time slot height width"]:
         return self.decoded.masks.cpu().numpy()
 
+    @property
+    def quality(self) -> FilmQuality:
+        """How well the model redraws the frames: the median one and the worst."""
+        order = sorted(range(len(self)), key=self.psnr.__getitem__)
+        worst, median = (
+            Quality(self.psnr[frame], self.editor.quality_reference)
+            for frame in (order[0], order[(len(order) - 1) // 2])
+        )
+        return FilmQuality(median, worst, order[0])
+
     def slots_at(self, frame: int) -> tuple[SlotView, ...]:
         """What each slot holds in a frame."""
         self._check_frame(frame)
@@ -343,6 +376,7 @@ class Film(_EditableFrames):
             self.seed,
             self.decoded.frame(number),
             film=(self, number),
+            psnr=self.psnr[number : number + 1],
         )
 
     def save(self, path: str | Path) -> None:

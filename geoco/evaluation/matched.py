@@ -7,7 +7,7 @@ picture is scored, what the edit preserved is undefined. Of a kind of edit that 
 asked for, everything is.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -27,7 +27,7 @@ from geoco.evaluation.commands import (
     judge_eligibility,
     transplant_given,
 )
-from geoco.evaluation.decode_edits import decode_edits, takes_commands
+from geoco.evaluation.decode_edits import decode_kinds, takes_commands
 from geoco.evaluation.editing import PERCENT
 from geoco.evaluation.exact_targets import Generator, draw_truths
 from geoco.evaluation.interfaces import SlotModel
@@ -134,6 +134,8 @@ class MatchedKind:
     changed: Interval | None
     visible: int  # edits that exact_f1 is over
     carried: int  # edits that change and changed are over
+    videos: int  # that edits are of
+    carried_videos: int  # that edits are of which change and changed are over
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,10 @@ def record_matched(
     progress: Progress = lambda done, total: None,
 ) -> MatchedRecords:
     """All edits of all reference objects. A generator is also asked for the truth."""
-    objects = _keep_large(factual, find_references(factual))
+    objects = find_references(factual)
+    # As large as ten pixels of the model's canvas, in whichever pixels they are masked.
+    fewest = Canvas.of_reference(factual).fewest_pixels
+    objects = objects.where(edit_maps.is_large_enough(objects.mask, fewest))
     # A generator knows the truth about windows' first frames alone.
     generator = dataset if isinstance(dataset, Generator) and factual.length == 1 else None
     plans = [
@@ -168,17 +173,21 @@ def record_matched(
         )
     ]
     total, done = sum(len(plan.asked) for plan in plans if plan.taken), 0
-    pieces = []
-    for plan in plans:
-        columns = {part.name: np.full(len(plan.asked), np.nan) for part in fields(MatchedMeasures)}
-        judge = _Judge(factual, objects, plan.asked, generator)
-        for edits, image, support, target in _decode_outcomes(model, factual, objects, plan, batch):
-            measures = judge.measure(edits, image, support, target)
-            for name, column in columns.items():
-                column[edits.numpy()] = getattr(measures, name)
-            done += len(edits)
-            progress(done, total)
-        pieces.append(_build_records(factual, objects, plan, MatchedMeasures(**columns), batch))
+    names = [part.name for part in fields(MatchedMeasures)]
+    columns = [{name: np.full(len(plan.asked), np.nan) for name in names} for plan in plans]
+    judges = [_Judge(factual, objects, plan.asked, generator) for plan in plans]
+    for kind, edits, image, support, target in _decode_outcomes(
+        model, factual, objects, plans, batch
+    ):
+        measures = judges[kind].measure(edits, image, support, target)
+        for name in names:
+            columns[kind][name][edits.numpy()] = getattr(measures, name)
+        done += len(edits)
+        progress(done, total)
+    pieces = [
+        _build_records(factual, objects, plan, MatchedMeasures(**measured), batch)
+        for plan, measured in zip(plans, columns, strict=True)
+    ]
     return MatchedRecords(
         *(np.concatenate([getattr(p, part.name) for p in pieces]) for part in fields(pieces[0]))
     )
@@ -195,12 +204,6 @@ def score_matched(
     objects = np.unique(np.stack((scored.window, scored.label)), axis=1).shape[1]
     windows, videos = (len(np.unique(part)) for part in (scored.window, scored.video))
     return MatchedScores(objects, windows, videos, *kinds)
-
-
-def _keep_large(factual: Factual, objects: References) -> References:
-    """Objects of at least ten pixels of the model's canvas, in whichever pixels they are masked."""
-    fewest = Canvas.of_reference(factual).fewest_pixels
-    return objects.where(edit_maps.is_large_enough(objects.mask, fewest))
 
 
 @dataclass(frozen=True)
@@ -252,22 +255,24 @@ def _are_valid(factual: Factual, canvas: Canvas, commands: Commands) -> np.ndarr
 
 
 def _decode_outcomes(
-    model: SlotModel, factual: Factual, objects: References, plan: _Plan, batch: int
-) -> Iterator[tuple[Tensor, Tensor, Tensor | None, Tensor | None]]:
-    """Every asked edit once: which, the picture, the edited support and its own ideal target.
+    model: SlotModel, factual: Factual, objects: References, plans: Sequence[_Plan], batch: int
+) -> Iterator[tuple[int, Tensor, Tensor, Tensor | None, Tensor | None]]:
+    """Every asked edit once: of which plan, which, the picture, the support and its own target.
 
     Those that no slot is there for come last, without a support; none if the model takes none.
     """
-    canvas = Canvas.of_reference(factual)
-    for chunk, slot, (colors, logits) in decode_edits(model, factual, plan.commands, batch):
+    canvas, asked = Canvas.of_reference(factual), [plan.commands for plan in plans]
+    for kind, chunk, slot, (colors, logits) in decode_kinds(model, factual, asked, batch):
         image = compositing.composite(colors, compositing.compute_alpha(logits))
         support = canvas.find_support(logits, slot)
-        target = compute_targets(factual, plan.commands, chunk, support.device, canvas)[1]
-        yield plan.done[chunk], image, support, target
-    left = torch.full((len(plan.asked),), plan.taken)
-    left[plan.done] = False
-    for edits in left.nonzero()[:, 0].split(batch) if left.any() else ():
-        yield edits, factual.image[objects.window[plan.asked.object[edits]]], None, None
+        target = compute_targets(factual, asked[kind], chunk, support.device, canvas)[1]
+        yield kind, plans[kind].done[chunk], image, support, target
+    for kind, plan in enumerate(plans):
+        left = torch.full((len(plan.asked),), plan.taken)
+        left[plan.done] = False
+        for edits in left.nonzero()[:, 0].split(batch) if left.any() else ():
+            before = factual.image[objects.window[plan.asked.object[edits]]]
+            yield kind, edits, before, None, None
 
 
 @dataclass(frozen=True)
@@ -382,6 +387,8 @@ def _score_kind(records: MatchedRecords, pool: np.ndarray, number: int) -> Match
         changed=interval(rows.changed) if taken else None,
         visible=int((~np.isnan(rows.exact_f1)).sum()),
         carried=int((~np.isnan(rows.change)).sum()),
+        videos=len(np.unique(rows.video)),
+        carried_videos=len(np.unique(rows.video[~np.isnan(rows.change)])),
     )
 
 

@@ -118,10 +118,11 @@ def build_text_tables(
 
 
 def _compute_factual(evaluation: Evaluation, progress: Progress) -> Any:
-    factual = evaluation.factual
+    factual, centers = evaluation.factual, None
     if factual.reference is not None:
-        save_records(evaluation.folder, "factual", record_centers(factual))
-    return score_factual(evaluation.model, factual, evaluation.batch, progress)
+        centers = record_centers(factual)
+        save_records(evaluation.folder, "factual", centers)
+    return score_factual(evaluation.model, factual, evaluation.batch, progress, centers)
 
 
 def _compute_editing(evaluation: Evaluation, progress: Progress) -> Any:
@@ -269,6 +270,13 @@ TABLES: dict[str, Table] = {
             tables.build_disappearance,
             tables.build_noop,
         ),
+        (
+            tables_video.build_editing,
+            tables.build_curves,
+            tables.build_counts,
+            tables.build_disappearance,
+            tables_video.build_noop,
+        ),
         about=_about_editing,
     ),
     "stability": Table(
@@ -287,7 +295,7 @@ TABLES: dict[str, Table] = {
         ),
         (
             tables_matched.build_common_edit,
-            tables_matched.build_oracle_rgb,
+            tables_video.build_oracle_rgb,
             tables_video.build_rgb_preservation,
         ),
         fits=_has_reference_masks,

@@ -18,10 +18,12 @@ from pydantic_core import PydanticCustomError
 
 from geoco import media
 from geoco.editing import recording
+from geoco.editing.advice import describe_doubt
 from geoco.editing.decoded import SlotView
 from geoco.editing.editor import SEED, Editor, Film, Scene
 from geoco.editing.operations import EditRequest
 from geoco.models.slots import LARGEST_SCALE, SMALLEST_SCALE
+from geoco.web.exports import check_frame
 from geoco.web.samples import Sample
 from geoco.web.sessions import SceneOrFilm, SceneState
 from geoco.web.settings import Settings
@@ -86,12 +88,20 @@ class LimitsAnswer(_Answer):
     upload_bytes: int
     pixels: int
     video_frames: int
+    video_pixels: int
     film_frames: int
     idle_seconds: float
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "LimitsAnswer":
-        return cls(**{name: getattr(settings, name) for name in cls.model_fields})
+        return cls(
+            upload_bytes=settings.upload_bytes,
+            pixels=settings.reading.pixels,
+            video_frames=settings.reading.frames,
+            video_pixels=settings.reading.video_pixels,
+            film_frames=settings.film_frames,
+            idle_seconds=settings.idle_seconds,
+        )
 
 
 class SessionAnswer(_Answer):
@@ -143,6 +153,26 @@ class SlotAnswer(_Answer):
         return cls(x=x, y=y, **{key: values[key] for key in values if key != "position"})
 
 
+class QualityAnswer(_Answer):
+    """How well the model redraws what came in, before any edit; of a video its median frame."""
+
+    psnr: float = Field(description="dB")
+    is_known: bool | None = Field(
+        description="whether it is as good as for the model's own kind; null if not measured"
+    )
+    doubt: str | None = Field(
+        description="what to say of a picture that the model does not know, and what fits better; "
+        "only of states that nothing was done to yet"
+    )
+
+    @classmethod
+    def from_state(cls, state: SceneState) -> "QualityAnswer":
+        scene = state.compute_scene()
+        quality = scene.quality.median if isinstance(scene, Film) else scene.quality
+        doubt = describe_doubt(scene) if state.parent is None else None
+        return cls(psnr=quality.psnr, is_known=quality.is_known, doubt=doubt)
+
+
 class FrameAnswer(_Answer):
     """One frame as the model draws it."""
 
@@ -176,7 +206,7 @@ class PreviewAnswer(_Answer):
     @classmethod
     def from_scene(cls, scene: Scene, number: int) -> "PreviewAnswer":
         frame = FrameAnswer.from_scene(scene, 0).model_copy(update={"number": number})
-        return cls(frame=frame, warnings=list(scene.warnings))
+        return cls(frame=frame, warnings=list(scene.new_warnings))
 
 
 class StateAnswer(_Answer):
@@ -189,13 +219,16 @@ class StateAnswer(_Answer):
     frames_per_second: float
     background: int = Field(description="the slot that owns most")
     edits: list[EditRequest]
-    warnings: list[str] = Field(description="of the last edit")
+    warnings: list[str] = Field(description="of all edits so far, each once")
+    new_warnings: list[str] = Field(description="of the last edit")
+    quality: QualityAnswer
     notes: list[str] = Field(description="what was done to the file that came in")
     frame: FrameAnswer
 
     @classmethod
     def from_state(cls, state: SceneState, number: int) -> "StateAnswer":
         scene = state.compute_scene()
+        check_frame(scene, number)
         return cls(
             id=state.id,
             kind="video" if isinstance(scene, Film) else "picture",
@@ -205,6 +238,8 @@ class StateAnswer(_Answer):
             background=scene.decoded.background,
             edits=list(scene.history),
             warnings=list(scene.warnings),
+            new_warnings=list(scene.new_warnings),
+            quality=QualityAnswer.from_state(state),
             notes=list(state.notes),
             frame=FrameAnswer.from_scene(scene, number),
         )

@@ -16,9 +16,17 @@ from rich.console import Console
 
 from geoco.editing.editor import Editor
 from geoco.errors import GeocoError
+from geoco.media import TooLargeError
+from geoco.models import pretrained
+from geoco.web.connections import Server
 from geoco.web.middleware import HEADERS, RequestGuard
 from geoco.web.routes import Service, router
-from geoco.web.samples import SampleMaker, make_solids_samples
+from geoco.web.samples import (
+    SampleMaker,
+    explain_missing_store,
+    make_samples,
+    make_solids_samples,
+)
 from geoco.web.sessions import Sessions
 from geoco.web.settings import Settings
 from geoco.web.work_queue import WorkQueue
@@ -67,22 +75,30 @@ def create_app(
     app.add_exception_handler(Exception, _answer_failure)
     mimetypes.add_type("text/javascript", ".js")  # some systems say text/plain
     app.mount("/", StaticFiles(directory=STATIC, html=True), name="page")
-    app.add_middleware(RequestGuard, settings=settings)
+    app.add_middleware(RequestGuard, settings=settings, sessions=service.sessions)
     return app
 
 
 def serve(model: str, host: str, port: int, device: str, console: Console) -> None:
     """Run until interrupted."""
-    import uvicorn
-
-    editor = Editor.load(model, device)
-    app = create_app(editor, settings=Settings(hosts=tuple({host, *Settings.hosts})))
+    loaded = pretrained.load(model, device)
+    editor, data = Editor(loaded), loaded.config.data
+    problem = explain_missing_store(data)
+    if problem is not None:
+        console.print(
+            f"the page opens on scenes of the embedded generator, which this model does not know, "
+            f"for its own videos are not here: {problem}",
+            highlight=False,
+            soft_wrap=True,
+        )
+    size = editor.model.size
+    settings = Settings(hosts=tuple({host, *Settings.hosts}))
+    samples = None if problem is not None else lambda: make_samples(data, size)
+    app = create_app(editor, samples, settings)
     with open_listener(host, port) as listener:
         address = f"http://{host}:{listener.getsockname()[1]}"
         console.print(f"the editor is at {address} (Ctrl+C ends it)", soft_wrap=True)
-        # Addresses hold the ids of sessions: they are not written to a log.
-        config = uvicorn.Config(app, log_level="warning", access_log=False)
-        uvicorn.Server(config).run(sockets=[listener])
+        Server(app, settings, app.state.service.queue).run(sockets=[listener])
 
 
 def open_listener(host: str, port: int) -> socket.socket:
@@ -110,7 +126,7 @@ async def _expire_sessions(service: Service) -> None:
 
 
 async def _answer_refusal(_: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"detail": str(error)}, 422)
+    return JSONResponse({"detail": str(error)}, 413 if isinstance(error, TooLargeError) else 422)
 
 
 async def _answer_invalid(_: Request, error: Exception) -> JSONResponse:

@@ -6,6 +6,8 @@ from torch import Tensor
 from geoco import config
 from geoco.models import encoders
 from geoco.models.decoders import DECODERS
+from geoco.models.encoders import DinoEncoder
+from geoco.models.feature_head import FeatureHead
 from geoco.models.picture_model import PictureModel
 from geoco.models.selector import Selector
 from geoco.models.slots import Binding, SlotAttention
@@ -43,6 +45,22 @@ class GeoCo(PictureModel):
                 temporal.hidden,
                 self.encoder.dim if temporal.ahead else None,
             )
+
+        # Last, so that without it everything begins as it did before there was one.
+        self.feature_head: FeatureHead | None = None
+        if settings.feature_head.enabled and isinstance(self.encoder, DinoEncoder):
+            self.feature_head = FeatureHead(
+                settings.feature_head,
+                slots.dim,
+                self.encoder.settings.backbone.width,
+                self.size,
+                self.encoder.side(self.size),
+            )
+
+    def compile_parts(self) -> None:
+        super().compile_parts()
+        if self.feature_head is not None:
+            self.feature_head.compile(dynamic=False)
 
     def bind(
         self,

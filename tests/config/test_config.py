@@ -140,6 +140,10 @@ BAD_OVERRIDES = {
         "model.kind=geoko",
         "expected one of 'geoco', 'statm', 'staitus', got 'geoko'; did you mean 'geoco'?",
     ),
+    "heads that do not fit": (
+        "model={kind: staitus, predictor: {heads: 5}}",
+        "slots.dim 64 cannot be divided among predictor.heads 5",
+    ),
     "kind of no text": (
         "model.kind=3",
         "model.kind: expected one of 'geoco', 'statm', 'staitus', got '3'",

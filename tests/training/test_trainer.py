@@ -52,6 +52,7 @@ TRAINED = [
         "geoco-movi-c",
         "geoco-movi-like",
         "geoco-movi-like-ahead",
+        "geoco-movi-like-features",
         "statm-movi-c",
         "statm-movi-like",
         "staitus-movi-c",

@@ -81,7 +81,7 @@ class GeoCoLosses(Losses):
 class GeoCoObjective(Objective):
     """The six terms of the paper, two of ours, and the selector's own loss."""
 
-    terms = TERMS
+    terms: tuple[str, ...] = TERMS
     separate = ("selector",)
 
     def __init__(self, model: Model, settings: TrainConfig, compiled: bool = False) -> None:

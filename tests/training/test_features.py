@@ -106,13 +106,10 @@ def test_training_gives_the_same_numbers(place: Path, tmp_path: Path, name: str)
     runs = {"step": ["train.features=step"], "resident": ["train.features=resident"]}
     if name == "geoco":
         runs |= {"store": kept, "stream": [*kept, "train.feed=stream"]}
-    curves = {
-        way: read_metrics(
-            train(load(place, STEPS, *extra, *changes, name=f"{name}-movi-like"), tmp_path / way)
-            / "metrics.csv"
-        )
-        for way, changes in runs.items()
-    }
+    curves = {}
+    for way, changes in runs.items():
+        settings = load(place, STEPS, *extra, *changes, name=f"{name}-movi-like")
+        curves[way] = read_metrics(train(settings, tmp_path / way) / "metrics.csv")
     assert curves["step"]["rec"] == pytest.approx(curves["resident"]["rec"], rel=2e-3)
     assert curves["step"]["rec"] != curves["resident"]["rec"]  # it did not compute them again
     assert all(curves[way] == curves["resident"] for way in runs if way != "step")

@@ -141,6 +141,10 @@ BAD_OVERRIDES = {
         "model.kind=geoko",
         f"model.kind: expected one of {KINDS}, got 'geoko'; did you mean 'geoco'?",
     ),
+    "heads that do not fit": (
+        "model={kind: staitus, predictor: {heads: 5}}",
+        "slots.dim 64 cannot be divided among predictor.heads 5",
+    ),
     "kind of no text": ("model.kind=3", f"model.kind: expected one of {KINDS}, got '3'"),
     "model is no mapping": ("model=3", "model: input should be an object, got 3"),
     "nested in the model": (

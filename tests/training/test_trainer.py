@@ -51,6 +51,8 @@ TRAINED = [
         "folder",
         "geoco-movi-c",
         "geoco-movi-like",
+        "geoco-movi-like-ahead",
+        "geoco-movi-like-features",
         "statm-movi-c",
         "statm-movi-like",
         "staitus-movi-c",

@@ -124,13 +124,25 @@ def compare(
     folders: Annotated[
         list[Path], typer.Argument(help="Runs that were evaluated, or folders of evaluations.")
     ],
+    table: Annotated[
+        str | None,
+        typer.Option(help="One of the paper's, of runs as its rows: main, ablation or decoders."),
+    ] = None,
     figures: Annotated[bool, typer.Option(help="Draw response curves over each other.")] = True,
     out: Annotated[Path, typer.Option(help="A folder.")] = Path("comparison"),
 ) -> None:
     """Put evaluated models side by side, with paired differences and their intervals.
 
+    With `--table`, one table of the paper instead: runs become its rows by their configurations,
+    and those that differ in their seed alone become one row.
+
     Example: `geoco compare runs/geoco runs/isa --out comparison`
     """
+    if table is not None:
+        from geoco.reporting.tables_runs import compare_runs
+
+        console.print(f"wrote {compare_runs(folders, table, out)}", soft_wrap=True)
+        return
     from geoco import evaluation
 
     if figures:
@@ -184,6 +196,8 @@ def calibrate(
 
     weights = checkpoints.read_weights(run)
     model = build_stored(weights, str(run))
+    if model.selector is None:
+        raise GeocoError(f"{run}: has no selector, whose threshold could be found")
     settings = weights.config.train
     generator = torch.Generator().manual_seed(settings.seed)
     points = selector_threshold.measure_operating_points(

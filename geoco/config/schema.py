@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from geoco.config import loading
 from geoco.config.loading import ChosenByKind, Section
-from geoco.config.models import ModelConfig, StaitusConfig, StatmConfig
+from geoco.config.models import ModelConfig, SlotAugConfig, StaitusConfig, StatmConfig
 from geoco.config.shipped import find_config
 from geoco.config.training import TrainConfig
 
@@ -137,6 +137,7 @@ class StoreConfig(Section):
 # The section of each kind of model; `geoco.models.build.MODELS` has their classes.
 MODEL_KINDS: dict[str, type[Section]] = {
     "geoco": ModelConfig,
+    "slotaug": SlotAugConfig,
     "statm": StatmConfig,
     "staitus": StaitusConfig,
 }

@@ -146,15 +146,16 @@ def _duplicate(
     warnings = _collect_geometry_warnings(decoded, edit.slot, moved, frames, trained_scales)
     if into not in spare:
         warnings = (f"slot {into} was not empty: the duplicate takes its place", *warnings)
-    changed = decoded.with_slot(into, moved, decoded.attention[:, edit.slot])
+    origin = decoded.bound[:, edit.slot : edit.slot + 1]
+    changed = decoded.with_slot(into, moved, decoded.attention[:, edit.slot], origin)
     return EditResult(_restrict_to_frames(decoded, changed, frames), warnings)
 
 
 def _replace_background(decoded: DecodedFrames, donor: DecodedFrames, frames: Tensor) -> EditResult:
     own, other = decoded.background, donor.background
-    slot = donor.slot(other).map(partial(_extend_over_time, frames=len(decoded)))
-    attention = _extend_over_time(donor.attention[:, other], len(decoded))
-    changed = decoded.with_slot(own, slot, attention)
+    extend = partial(_extend_over_time, frames=len(decoded))
+    slot, origin = donor.slot(other).map(extend), donor.bound[:, other : other + 1].map(extend)
+    changed = decoded.with_slot(own, slot, extend(donor.attention[:, other]), origin)
     return EditResult(_restrict_to_frames(decoded, changed, frames), ())
 
 

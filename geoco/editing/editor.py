@@ -359,12 +359,7 @@ class Film(_EditableFrames):
     @property
     def quality(self) -> FilmQuality:
         """How well the model redraws the frames: the median one and the worst."""
-        order = sorted(range(len(self)), key=self.psnr.__getitem__)
-        worst, median = (
-            Quality(self.psnr[frame], self.editor.quality_reference)
-            for frame in (order[0], order[(len(order) - 1) // 2])
-        )
-        return FilmQuality(median, worst, order[0])
+        return FilmQuality.from_psnr(self.psnr, self.editor.quality_reference)
 
     def slots_at(self, frame: int) -> tuple[SlotView, ...]:
         """What each slot holds in a frame."""

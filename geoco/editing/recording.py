@@ -132,9 +132,9 @@ def describe_problem(error: ValidationError, what: str) -> str:
     problem = error.errors()[0]
     place = ".".join(str(part)[:60] for part in problem["loc"])
     if problem["type"] == "json_invalid":
-        return f"{what} {problem['msg']}"
+        return f"{what} {problem['msg']:.300}"
     where = f"{what} {place}:" if place else f"{what.removesuffix(':')}:"
-    return f"{where} {problem['msg']}, got {problem.get('input')!r:.60}"
+    return f"{where} {problem['msg']:.300}, got {problem.get('input')!r:.60}"
 
 
 def walk_lists(edits: EditList) -> Iterator[EditList]:

@@ -9,10 +9,11 @@ import torch
 from helpers import SMALL_SOLIDS, TINY_MODEL, make_small_solids, make_tiny_model, run_geoco
 from PIL import Image
 
-from geoco import config, media
+from geoco import config, drawing, media
 from geoco.editing.editor import Editor, Film, Scene
 from geoco.errors import GeocoError
 from geoco.models import checkpoints, pretrained
+from geoco.models.reconstruction_quality import QualityReference
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,11 @@ def test_slots(weights: Path, pictures: Path) -> None:
         assert f" {slot.area} " in done.stdout
     assert "background" in done.stdout
     drawn = np.asarray(Image.open(pictures / "frame-slots.png"))
-    assert np.array_equal(drawn, scene.draw_outlines(zoom=32))
+    # The original beside what the model draws, with outlines.
+    original = scene.source.repeat(32, 0).repeat(32, 1)
+    expected = drawing.compose_sheet([[original, scene.draw_outlines(zoom=32)]])
+    assert np.array_equal(drawn, expected)
+    assert f"PSNR {scene.quality.psnr:.1f} dB; what is usual for this model was not" in done.stdout
 
 
 def test_slots_of_a_video_are_those_of_its_first_frame(weights: Path, pictures: Path) -> None:
@@ -57,7 +62,31 @@ def test_slots_of_a_video_are_those_of_its_first_frame(weights: Path, pictures: 
     assert done.returncode == 0, done.stderr
     film = Editor.load(weights).encode_video(pictures / "film.gif")
     drawn = np.asarray(Image.open(pictures / "film-slots.png"))
-    assert np.array_equal(drawn, film.frame(0).draw_outlines(zoom=32))
+    assert np.array_equal(drawn[4:-4, -516:-4], film.frame(0).draw_outlines(zoom=32))
+
+
+def test_a_picture_of_another_kind_is_said_in_a_sentence(weights: Path, pictures: Path) -> None:
+    reference = QualityReference.from_psnr([90.0, 91.0], "made up")
+    file = weights / "quality.json"
+    file.write_text(reference.to_json())
+    film, out, record = (pictures / name for name in ("film.gif", "out.png", "edits.json"))
+    try:
+        options = ("--model", weights)
+        edit = ("edit", pictures / "frame.png", "--remove", 1, "-o", out, "--record", record)
+        for command in (
+            ("slots", pictures / "frame.png", *options),
+            (*edit, *options),
+            ("replay", record, "-o", out),
+        ):
+            done = run_geoco(*map(str, command))
+            assert done.returncode == 0, done.stderr
+            said = "does not know pictures of this kind (PSNR "
+            assert done.stdout.count(said) == 1
+            assert "no shipped model does: train one on your own pictures" in done.stdout
+        done = run_geoco("edit", film, "--remove", "1", "-o", pictures / "out.gif", *options)
+        assert "does not know videos of this kind" in done.stdout
+    finally:
+        file.unlink()
 
 
 def test_slots_of_a_video_that_is_too_long_to_edit(weights: Path, tmp_path: Path) -> None:

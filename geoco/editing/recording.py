@@ -41,8 +41,6 @@ class Recorded(Protocol):
     """What is recorded of a scene or a film."""
 
     @property
-    def key(self) -> str: ...
-    @property
     def kind(self) -> Kind: ...
     @property
     def editor(self) -> Any: ...
@@ -97,7 +95,7 @@ def get_key(donor: Any) -> str:
         raise GeocoError(
             f"a donor must be a scene or a film, not {type(donor).__name__}: encode it first"
         )
-    return donor.key
+    return compute_key(donor)
 
 
 def check_seed(seed: Any) -> int:

@@ -122,7 +122,7 @@ def test_names_in_prose_exist(page: Path) -> None:
         for path in re.findall(r"\b[\w/]+\.py\b", code):
             there = (ROOT / path).exists() or (ROOT / "geoco" / path).exists()
             assert there if "/" in path else path in files, path
-        for path in re.findall(r"\bconfigs/[\w-]+\.yaml", code):
+        for path in re.findall(r"\bconfigs/[\w/-]+\.yaml", code):
             assert (ROOT / path).exists(), path
 
 

@@ -138,7 +138,7 @@ def _read_trained_scales(weights: ModelWeights) -> tuple[float, float]:
 
 def _find_quality(name: str | Path, weights: Path) -> Path:
     """The file beside the weights; of a model of the Hub it is fetched, too, if it has one."""
-    if str(name) not in list_shipped() and not Path(name).expanduser().exists():
+    if is_hub_name(name) and not Path(name).expanduser().exists():
         with suppress(GeocoError):
             return fetch_from_hub(str(name), QUALITY)
     return weights.with_name(QUALITY)

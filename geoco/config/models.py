@@ -155,6 +155,17 @@ class ModelConfig(Section):
 # -- the baselines of video; docs/baselines.md lists what is our choice ----------------------------
 
 
+class SlotAugConfig(Section):
+    """SlotAug, whose slots obey commands; sections are those of GeoCo-SAVi."""
+
+    kind: Literal["slotaug"] = "slotaug"
+    encoder: Annotated[ConvEncoderConfig | DinoEncoderConfig, Field(discriminator="kind")] = (
+        ConvEncoderConfig()
+    )
+    slots: SlotsConfig = SlotsConfig(readout=False)
+    decoder: DecoderConfig = DecoderConfig(design="conventional")
+
+
 class BaselineDecoderConfig(DecoderConfig):
     """GeoCo-SAVi's decoder on MOVi-C, but with ordinary convolutions."""
 

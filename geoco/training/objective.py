@@ -26,6 +26,7 @@ class Draws:
     order: Float[Tensor, "batch time slot"]  # of recipients
     choice: Float[Tensor, "batch time"]  # of donors
     mirror: Float[Tensor, " batch"]  # below a half, a clip may be mirrored
+    command: Float[Tensor, "batch 3"]  # of models that are told what to do: which, and how much
     earlier: Float[Tensor, "batch time"]  # from which frame before a frame's start is predicted
 
     @staticmethod
@@ -35,7 +36,9 @@ class Draws:
         choice = torch.rand(batch, time, generator=generator)
         mirror = torch.rand(batch, generator=generator)
         # What was added later is drawn later, so that all before it stay what they were.
-        return Draws(positions, order, choice, mirror, torch.rand(batch, time, generator=generator))
+        command = torch.rand(batch, 3, generator=generator)
+        earlier = torch.rand(batch, time, generator=generator)
+        return Draws(positions, order, choice, mirror, command, earlier)
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ resized and antialiased; nothing is stretched. Out: `save_frames` and `encode_pn
 import io
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -330,7 +330,7 @@ def encode_png(image: Picture) -> bytes:
     return buffer.getvalue()
 
 
-def save_frames(path: Path, frames: Sequence[Picture], frames_per_second: float = 12) -> None:
+def save_frames(path: Path, frames: Iterable[Picture], frames_per_second: float = 12) -> None:
     """Write a picture (.png), an animation (.gif), a video (.mp4) or, without suffix, a folder.
 
     Whole or not at all; a folder of frames must not exist yet.
@@ -340,17 +340,19 @@ def save_frames(path: Path, frames: Sequence[Picture], frames_per_second: float 
         write_whole(path, _encode_mp4(frames, frames_per_second))
     elif suffix == "":
         _save_folder(path, frames)
-    elif suffix == ".png" and len(frames) != 1:
-        raise GeocoError(f"{path}: a video is saved as .mp4, .gif or a folder, not as one .png")
-    elif suffix in (".png", ".gif"):
-        drawing.save_pictures(path, frames, frames_per_second)
+    elif suffix == ".gif":
+        drawing.save_pictures(path, list(frames), frames_per_second)
+    elif suffix == ".png":
+        if len(pictures := list(islice(frames, 2))) != 1:
+            raise GeocoError(f"{path}: a video is saved as .mp4, .gif or a folder, not as one .png")
+        drawing.save_pictures(path, pictures)
     else:
         raise GeocoError(
             f"{path}: pictures are saved as .png, videos as .mp4, .gif or a folder, not '{suffix}'"
         )
 
 
-def _save_folder(path: Path, frames: Sequence[Picture]) -> None:
+def _save_folder(path: Path, frames: Iterable[Picture]) -> None:
     if path.exists():
         raise GeocoError(f"{path}: there is something here already: name a new folder")
     partial = path.with_name(path.name + ".partial")
@@ -360,9 +362,10 @@ def _save_folder(path: Path, frames: Sequence[Picture]) -> None:
     partial.rename(path)
 
 
-def _encode_mp4(frames: Sequence[Picture], frames_per_second: float) -> bytes:
+def _encode_mp4(frames: Iterable[Picture], frames_per_second: float) -> bytes:
     av = _import_av("writing .mp4")
-    height, width = (side + side % 2 for side in frames[0].shape[:2])  # H.264 wants even sides
+    first = next(remaining := iter(frames))
+    height, width = (side + side % 2 for side in first.shape[:2])  # H.264 wants even sides
     buffer = io.BytesIO()
     with av.open(buffer, "w", format="mp4") as container:
         stream: Any = container.add_stream(
@@ -370,7 +373,7 @@ def _encode_mp4(frames: Sequence[Picture], frames_per_second: float) -> bytes:
         )
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
         stream.options = {"crf": "12"}
-        for frame in frames:
+        for frame in chain((first,), remaining):
             rows, columns = height - frame.shape[0], width - frame.shape[1]
             padded = np.pad(frame, ((0, rows), (0, columns), (0, 0)), mode="edge")
             for packet in stream.encode(av.VideoFrame.from_ndarray(padded, format="rgb24")):

@@ -9,7 +9,7 @@ Scenes and films are values: an edit returns a new one, and undo is keeping the 
 a film of one frame, and both take the same edits.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -40,6 +40,9 @@ from geoco.editing.operations import (
     list_donors,
     refuse_index,
 )
+from geoco.editing.originals import KeptPictures, keep_originals
+from geoco.editing.origins import Provenance
+from geoco.editing.own_size import OwnSize, Size
 from geoco.errors import GeocoError
 from geoco.models import pretrained
 from geoco.models.tracking import bind_videos, knows_videos
@@ -68,27 +71,33 @@ class Editor:
 
         Slots start at random places; another seed may bind them better.
         """
-        frames = media.fit_frames(media.read_picture(picture)[None], self.model.size)
-        return Scene(self, frames, seed, self._bind_and_decode(frames, seed))
+        brought = media.read_picture(picture)
+        frames = media.fit_frames(brought[None], self.model.size)
+        originals = KeptPictures.keep([brought], self.model.size)
+        scene = Scene(self, frames, seed, self.bind_and_decode(frames, seed))
+        return scene.with_originals(originals)
 
     def encode_video(self, video: Any, seed: int = SEED, frames_per_second: float = 12) -> "Film":
         """Bind slots to a video and track them: a file, a folder of images or frames.
 
         How depends on the model, see `geoco.models.tracking`.
         """
-        frames = media.fit_frames(media.read_video(video), self.model.size)
-        return Film(
+        brought = media.read_video(video)
+        frames = media.fit_frames(brought, self.model.size)
+        film = Film(
             self,
             frames,
             seed,
-            self._bind_and_decode(frames, seed),
+            self.bind_and_decode(frames, seed),
             frames_per_second=frames_per_second,
         )
+        return film.with_originals(keep_originals(video, brought, self.model.size))
 
     @torch.no_grad()
-    def _bind_and_decode(
+    def bind_and_decode(
         self, frames: UInt8[np.ndarray, "time height width 3"], seed: int
     ) -> DecodedFrames:
+        """What slots bind to in frames of the model's size."""
         generator = torch.Generator().manual_seed(seed)
         starts = self.model.draw_positions(1, generator)
         video = media.to_tensor(frames, self.device)
@@ -97,7 +106,7 @@ class Editor:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _EditableFrames:
+class _EditableFrames(OwnSize):
     """Frames with the slots bound to them, and the edits that were made since."""
 
     kind: ClassVar[recording.Kind]
@@ -111,6 +120,7 @@ class _EditableFrames:
     warnings: tuple[str, ...] = ()  # of the last edit
     frames_per_second: float = 12
     film: "tuple[Film, int] | None" = None  # of which this is a frame
+    provenance: Provenance | None = None  # `pixels`, where it is not simply what was encoded
 
     def __repr__(self) -> str:
         time, slots = self.decoded.slots.scale.shape
@@ -139,6 +149,7 @@ class _EditableFrames:
             result.warnings,
             self.frames_per_second,
             self.film,
+            self.follow_pixels(edit, known),
         )
 
     def move(
@@ -281,9 +292,13 @@ class Scene(_EditableFrames):
         """The picture that was encoded, at the model's size."""
         return self.frames[0]
 
-    def save(self, path: str | Path) -> None:
+    def render(self, size: Size = "original") -> UInt8[np.ndarray, "side side 3"]:
+        """The picture with all edits, at the model's size or, of its own pixels, at its own."""
+        return next(self.render_frames(size))
+
+    def save(self, path: str | Path, size: Size = "model") -> None:
         """Write the picture as .png."""
-        media.save_frames(Path(path), [self.image])
+        media.save_frames(Path(path), [self.render(size)])
 
     def draw_outlines(self, zoom: int = 4) -> UInt8[np.ndarray, "_height _width 3"]:
         """The picture, enlarged, with numbered outlines of the objects."""
@@ -343,11 +358,16 @@ class Film(_EditableFrames):
             self.seed,
             self.decoded.frame(number),
             film=(self, number),
+            provenance=self.pixels.frame(number),
         )
 
-    def save(self, path: str | Path) -> None:
+    def render(self, size: Size = "original") -> Iterator[UInt8[np.ndarray, "side side 3"]]:
+        """The frames with all edits, one at a time, at the model's size or at their own."""
+        return self.render_frames(size)
+
+    def save(self, path: str | Path, size: Size = "model") -> None:
         """Write .mp4, .gif or a folder of frames."""
-        media.save_frames(Path(path), list(self.images), self.frames_per_second)
+        media.save_frames(Path(path), self.render(size), self.frames_per_second)
 
     def _check_frame(self, frame: int) -> None:
         if not 0 <= frame < len(self):

@@ -15,6 +15,12 @@ ModelName = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="cpu or cuda.")]
 Seed = Annotated[int, typer.Option(help="Where slots start; another may bind better.")]
+SizeName = Annotated[
+    str | None,
+    typer.Option(
+        "--size", help="original or model; original where the input is larger than the model's."
+    ),
+]
 DEFAULT = "geoco-solids"
 
 
@@ -66,6 +72,7 @@ def edit(
     device: Device = "cpu",
     seed: Seed = 42,
     record: Annotated[Path | None, typer.Option(help="Write the edit list, .json or .py.")] = None,
+    size: SizeName = None,
 ) -> None:
     """Move, resize, transplant, swap, duplicate and remove objects; edits run in this order.
 
@@ -73,6 +80,7 @@ def edit(
     """
     from geoco.files import write_whole
 
+    _check_size(size)
     scene = _encode(source, model, device, seed)
     encoded: dict[str, Any] = {}
 
@@ -97,13 +105,12 @@ def edit(
         for warning in scene.warnings:
             line = f"[yellow]{option} {text}: {warning}[/]"
             console.print(line, highlight=False, soft_wrap=True)
-    scene.save(out)
+    _save(scene, out, size)
     if record is not None:
         if record.suffix not in (".json", ".py"):
             raise GeocoError(f"--record {record}: expected a .json or a .py file")
         text = scene.to_json() if record.suffix == ".json" else scene.to_python(str(source))
         write_whole(record, text.encode())
-    console.print(f"wrote {out}", soft_wrap=True)
 
 
 def replay(
@@ -115,21 +122,30 @@ def replay(
         str | None, typer.Option(help="Another model than the one it was made with.")
     ] = None,
     device: Device = "cpu",
+    original: Annotated[
+        Path | None, typer.Option("--source", help="The file that was edited, for its own size.")
+    ] = None,
+    size: SizeName = None,
 ) -> None:
-    """Do again what an edit list says; frames and donors are in it.
+    """Do again what an edit list says; frames and donors are in it, at the model's size.
 
-    Example: `geoco replay edits.json -o out.gif`
+    Example: `geoco replay edits.json --source clip.mp4 -o out.gif`
     """
     from geoco.editing import recording
     from geoco.editing.editor import Editor
 
+    _check_size(size)
+    if size == "original" and original is None:
+        raise GeocoError(
+            "an edit list holds frames at the model's size: name the file that was edited, as in "
+            "--source frame.png"
+        )
     try:
         text = source.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise GeocoError(f"{source}: cannot read this: give an edit list, a .json file") from None
     editor = Editor.load(model or recording.read_model_name(text), device)
-    recording.replay(None, text, editor).save(out)
-    console.print(f"wrote {out}", soft_wrap=True)
+    _save(recording.replay(None, text, editor, original), out, size)
 
 
 def serve(
@@ -154,6 +170,20 @@ def _encode(source: Path, model: str, device: str, seed: int) -> Any:
         raise GeocoError(f"{source}: there is no such file or folder")
     editor = Editor.load(model, device)
     return (editor.encode_video if _is_video(source) else editor.encode)(source, seed)
+
+
+def _check_size(size: str | None) -> None:
+    if size not in (None, "original", "model"):
+        raise GeocoError(f"--size {size}: expected original or model")
+
+
+def _save(scene: Any, out: Path, size: str | None) -> None:
+    """Write a scene or film at a size, or at its own where that is larger than the model's."""
+    model = scene.editor.model.size
+    size = size or ("original" if scene.own_side > model else "model")
+    scene.save(out, size)
+    side = scene.own_side if size == "original" else model
+    console.print(f"wrote {out}, {side} x {side} pixels", highlight=False, soft_wrap=True)
 
 
 def _is_video(source: Path) -> bool:

@@ -254,10 +254,15 @@ class _EditableFrames(OwnSize):
         return recording.to_python(self, picture)
 
     @classmethod
-    def replay(cls: type[Editable], text: str, editor: Editor | None = None) -> Editable:
-        """Do again what `to_json` recorded, with the same model or with another."""
+    def replay(
+        cls: type[Editable], text: str, editor: Editor | None = None, source: Any = None
+    ) -> Editable:
+        """Do again what `to_json` recorded, with the same model or with another.
+
+        With the file that was edited, `source`, also at its own size.
+        """
         editor = editor or Editor.load(recording.read_model_name(text))
-        replayed = recording.replay(cls.kind, text, editor)
+        replayed = recording.replay(cls.kind, text, editor, source)
         assert isinstance(replayed, cls)
         return replayed
 

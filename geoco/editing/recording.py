@@ -52,6 +52,8 @@ class Recorded(Protocol):
     def frames_per_second(self) -> float: ...
     @property
     def film(self) -> tuple[Any, int] | None: ...
+    @property
+    def own_side(self) -> int: ...
 
 
 class EditList(BaseModel):
@@ -90,14 +92,17 @@ def read_model_name(text: str) -> str:
     return _parse(text).model
 
 
-def replay(kind: Kind | None, text: str, editor: Encoder) -> Any:
-    """The scene or film that an edit list describes; `kind` says which it must be, if any."""
+def replay(kind: Kind | None, text: str, editor: Encoder, source: Any = None) -> Any:
+    """The scene or film that an edit list describes; `kind` says which it must be, if any.
+
+    A list has frames of the model's size; the file that they are from, `source`, has them larger.
+    """
     edits = _parse(text)
     if kind is not None and edits.kind != kind:
         raise GeocoError(
             f"this is the edit list of a {edits.kind.lower()}: replay it with {edits.kind}.replay"
         )
-    return _rebuild(edits, editor)
+    return _rebuild(edits, editor, source)
 
 
 def to_python(edited: Recorded, picture: str) -> str:
@@ -117,7 +122,9 @@ def to_python(edited: Recorded, picture: str) -> str:
         lines.append(f"{name} = editor.{call}, seed={donor.seed})")
         lines += [_write_line(name, edit, {}) for edit in donor.history]
     lines += [_write_line("scene", edit, names) for edit in edited.history]
-    lines.append(f"scene.save({'edited.mp4' if film else 'edited.png'!r})")
+    larger = edited.own_side > edited.frames.shape[1]
+    size = ", size='original'" if larger else ""
+    lines.append(f"scene.save({'edited.mp4' if film else 'edited.png'!r}{size})")
     return "\n".join(lines) + "\n"
 
 
@@ -170,26 +177,33 @@ def _parse(text: str) -> EditList:
         raise GeocoError(describe_problem(error, "the edit list is not right:")) from None
 
 
-def _rebuild(edits: EditList, editor: Encoder) -> Any:
-    scene = _encode_start(edits, editor)
+def _rebuild(edits: EditList, editor: Encoder, source: Any = None) -> Any:
+    scene = _encode_start(edits, editor, source)
     donors = {key: _rebuild(donor, editor) for key, donor in edits.donors.items()}
     for edit in edits.edits:
         scene = scene.apply(edit, donors)
     return scene
 
 
-def _encode_start(edits: EditList, editor: Encoder) -> Any:
+def _encode_start(edits: EditList, editor: Encoder, source: Any) -> Any:
     """The scene or film of a list before its edits."""
     if edits.film is not None:
-        film = _rebuild(edits.film, editor)
+        film = _rebuild(edits.film, editor, source)
         if edits.film.kind == "Film" and edits.number < len(film.frames):
             return film.frame(edits.number)
     frames = [_decode_frame(text) for text in edits.frames]
-    if edits.kind == "Film" and frames:
-        return editor.encode_video(frames, edits.seed, edits.frames_per_second)
-    if len(frames) != 1:
+    if len(frames) != 1 and (edits.kind == "Scene" or not frames):
         raise GeocoError("the edit list is not right: a scene has one frame, a film at least one")
-    return editor.encode(frames[0], edits.seed)
+    if edits.kind == "Film":
+        brought = frames if source is None else source
+        start = editor.encode_video(brought, edits.seed, edits.frames_per_second)
+    else:
+        start = editor.encode(frames[0] if source is None else source, edits.seed)
+    if source is not None and not np.array_equal(start.frames, np.stack(frames)):
+        raise GeocoError(
+            f"{source}: does not show the frames of this edit list: name the file that was edited"
+        )
+    return start
 
 
 def _decode_frame(text: str) -> np.ndarray:

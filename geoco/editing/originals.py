@@ -30,7 +30,7 @@ class KeptPictures:
     @classmethod
     def keep(cls, frames: Sequence[media.Picture], size: int) -> "KeptPictures | None":
         """The squares of frames; nothing of frames no larger than the model's `size`."""
-        side = choose_side(*frames[0].shape[:2], size)
+        side = choose_side(frames[0], size)
         if side is None:
             return None
         squares = (media.fit_frames(frame[None], side)[0] for frame in frames)
@@ -58,9 +58,9 @@ class VideoFile:
     nbytes = 0
 
     @classmethod
-    def keep(cls, path: Path, height: int, width: int, count: int, size: int) -> "VideoFile | None":
+    def keep(cls, path: Path, first: media.Picture, count: int, size: int) -> "VideoFile | None":
         """What is needed to read frames again that were read just now."""
-        side = choose_side(height, width, size)
+        side = choose_side(first, size)
         return None if side is None else cls(path.absolute(), side, count, _stamp(path, count))
 
     def iterate(self) -> Iterator[Picture]:
@@ -83,13 +83,13 @@ Originals = KeptPictures | VideoFile
 def keep_originals(video: Any, frames: media.Pictures, size: int) -> Originals | None:
     """What is needed of a video to have its frames again, just read from `video`."""
     if isinstance(video, str | Path):
-        return VideoFile.keep(Path(video), *frames.shape[1:3], len(frames), size)
+        return VideoFile.keep(Path(video), frames[0], len(frames), size)
     return KeptPictures.keep(list(frames), size)
 
 
-def choose_side(height: int, width: int, size: int) -> int | None:
-    """The side of the square that is kept; none if it is no larger than the model's."""
-    side = min(height, width, LARGEST_SIDE)
+def choose_side(frame: media.Picture, size: int) -> int | None:
+    """The side of the square that is kept of a frame; none if it is no larger than the model's."""
+    side = min(*frame.shape[:2], LARGEST_SIDE)
     return side if side > size else None
 
 

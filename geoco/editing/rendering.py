@@ -144,7 +144,7 @@ def _warp(
     columns, rows = (factor * places + float(inverse.offset[axis]) for axis in (0, 1))
     grid = torch.stack(torch.broadcast_tensors(columns[None], rows[:, None]), -1)[None]
     sampled = F.grid_sample(
-        planes[None], grid.to(planes), mode="bicubic", padding_mode=beyond, align_corners=False
+        planes[None], grid.to(planes), mode="bilinear", padding_mode=beyond, align_corners=False
     )
     return F.avg_pool2d(sampled, samples)[0]
 

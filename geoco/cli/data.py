@@ -30,6 +30,7 @@ def data_import(path: ConfigPath, overrides: Overrides = None) -> None:
     Example: `geoco data import configs/obj3d.yaml data.source.path=~/OBJ3D data.path=stores/obj3d`
     """
     from geoco.data.importing import ImportProgress, import_data
+    from geoco.data.store import read_index
 
     store = get_store(configuration.load(path, overrides or ()))
     with make_progress_bars() as bars:
@@ -40,9 +41,24 @@ def data_import(path: ConfigPath, overrides: Overrides = None) -> None:
                 tasks[progress.split] = bars.add_task(progress.split, total=progress.total)
             bars.update(tasks[progress.split], completed=progress.done)
 
-        written = import_data(store, report)
+        def tell(sentence: str) -> None:
+            console.print(sentence, highlight=False, soft_wrap=True)
+
+        written = import_data(store, report, tell)
     for split, folder in written.items():
-        console.print(f"{split}: {folder}", soft_wrap=True)
+        index = read_index(folder)
+        videos = len({video.source for video in index.videos})
+        frames = sum(video.frames for video in index.videos)
+        kept = "" if split in tasks else ", was there already"
+        console.print(
+            f"{split}: {folder} ({videos:,} videos, {frames:,} frames{kept})",
+            highlight=False,
+            soft_wrap=True,
+        )
+    if {"train", "val"} <= written.keys():
+        places = [text for text in overrides or () if not text.startswith("data.source.")]
+        command = " ".join(["geoco train", str(path), *places])
+        console.print(f"next: {command} --out runs/mine", highlight=False, soft_wrap=True)
 
 
 @app.command("inspect")

@@ -41,8 +41,9 @@ def slots(
 
     if not source.exists():
         raise GeocoError(f"{source}: there is no such file or folder")
-    picture = media.read_video(source)[0] if _is_video(source) else source
-    scene = Editor.load(model, device).encode(picture, seed)
+    # Of a video that is longer than could be edited, too, the first frame can be seen.
+    first = next(media.iterate_video(source, media.ANY_LENGTH)) if _is_video(source) else source
+    scene = Editor.load(model, device).encode(first, seed)
     table = Table("slot", "x", "y", "scale", "pixels", "box", "")
     for slot in scene.slots:
         note = "background" if slot.is_background else "empty" if slot.area < FEWEST_PIXELS else ""
@@ -102,7 +103,7 @@ def edit(
             raise
         except (ValueError, TypeError):
             raise GeocoError(f"{option} {text}: expected {form}") from None
-        for warning in scene.warnings:
+        for warning in scene.new_warnings:
             line = f"[yellow]{option} {text}: {warning}[/]"
             console.print(line, highlight=False, soft_wrap=True)
     _save(scene, out, size)
@@ -187,9 +188,9 @@ def _save(scene: Any, out: Path, size: str | None) -> None:
 
 
 def _is_video(source: Path) -> bool:
-    from geoco.media import VIDEOS
+    from geoco.media import is_video
 
-    return source.is_dir() or source.suffix.lower() in VIDEOS
+    return is_video(source)
 
 
 def _parse_pair(text: str) -> tuple[int, float, float]:

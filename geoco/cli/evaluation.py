@@ -171,12 +171,11 @@ def calibrate(
 
     from geoco.data import open_training
     from geoco.models import checkpoints
-    from geoco.models.build import build
+    from geoco.models.stored import build_stored
     from geoco.training import selector_threshold
 
     weights = checkpoints.read_weights(run)
-    model = build(weights.config.model, pretrained=False)
-    checkpoints.load_into(model, weights.tensors, str(run))
+    model = build_stored(weights, str(run))
     settings = weights.config.train
     generator = torch.Generator().manual_seed(settings.seed)
     points = selector_threshold.measure_operating_points(

@@ -5,18 +5,26 @@ Knows nothing of what is configured: the schema comes from `schema.py`.
 
 import difflib
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
+from geoco.config.yaml_text import (
+    DEEPEST,
+    LONGEST_TEXT,
+    abbreviate,
+    parse_mapping,
+    read_text,
+)
 from geoco.errors import GeocoError
 
+MOST_BASES = 16  # in a chain of files
+LONGEST_PATH = 1024  # of a base
+MOST_PROBLEMS = 8  # in one message
 Schema = TypeVar("Schema", bound=BaseModel)
 
 
@@ -54,6 +62,7 @@ class ChosenByKind:
 def describe_choice(names: Iterable[str], name: str) -> str:
     """What to say of a name that is none of `names`."""
     choice = list(names)
+    name = name[:LONGEST_TEXT]
     close = difflib.get_close_matches(name, choice, n=1)
     hint = f"; did you mean '{close[0]}'?" if close else ""
     return f"expected one of {', '.join(map(repr, choice))}, got '{name}'{hint}"
@@ -95,7 +104,7 @@ def parse(schema: type[Schema], text: str, where: str, former_names: Mapping[str
 
     Weights and runs outlive a name: what was stored under the old one must load for ever.
     """
-    raw = _parse_yaml(text, where)
+    raw = parse_mapping(text, where)
     for old, new in former_names.items():
         section, _, key = old.rpartition(".")
         holder = _find_section(raw, section)
@@ -110,64 +119,26 @@ def parse(schema: type[Schema], text: str, where: str, former_names: Mapping[str
 # -- reading and merging ---------------------------------------------------------------------------
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML's JSON-like core: 4e-4 is a number, dates stay strings, repeated keys are refused."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key_node, _ in node.value:
-            key = str(self.construct_object(key_node, deep=True))
-            if key in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"the key '{key}' is given twice", problem_mark=key_node.start_mark
-                )
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, regexp) for tag, regexp in resolvers if not tag.endswith(":timestamp")]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"),
-    list("-+0123456789"),
-)
-
-
-def _parse_yaml(text: str, where: str) -> dict[str, Any]:
-    try:
-        raw = yaml.load(text, Loader=_Loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        line = f" line {mark.line + 1}, column {mark.column + 1}:" if mark else ""
-        raise GeocoError(f"{where}:{line} not valid YAML: {error.problem}") from None
-    except yaml.YAMLError as error:
-        raise GeocoError(f"{where}: not valid YAML: {error}") from None
-    if raw is None:
-        return {}
-    if not isinstance(raw, dict):
-        raise GeocoError(f"{where}: expected a mapping of sections, got {_abbreviate(raw)}")
-    return raw
-
-
 def _read(path: Path, readers: tuple[Path, ...]) -> dict[str, Any]:
-    if path.resolve() in readers:
+    if _resolve(path) in readers:
         chain = " -> ".join(str(reader) for reader in (*readers, path))
         raise GeocoError(f"{path}: its base leads back to itself ({chain})")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise GeocoError(f"{path}: cannot read this configuration file: {reason}") from None
-    raw = _parse_yaml(text, str(path))
+    if len(readers) == MOST_BASES:
+        raise GeocoError(f"{path}: the base of a base, {MOST_BASES} times over: use fewer")
+    raw = parse_mapping(read_text(path), str(path))
     base = raw.pop("base", None)
     if base is None:
         return raw
-    if not isinstance(base, str):
-        raise GeocoError(f"{path}: base: expected the path of a YAML file, got {_abbreviate(base)}")
-    return _merge(_read(path.parent / base, (*readers, path.resolve())), raw)
+    if not isinstance(base, str) or len(base) > LONGEST_PATH:
+        raise GeocoError(f"{path}: base: expected the path of a YAML file, got {abbreviate(base)}")
+    return _merge(_read(path.parent / base, (*readers, _resolve(path))), raw)
+
+
+def _resolve(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError, ValueError):  # links in a circle, names that no file can have
+        raise GeocoError(f"{str(path)!r}: this path leads to no file") from None
 
 
 def _merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,9 +156,9 @@ def _merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
 def _parse_override(text: str) -> dict[str, Any]:
     path, equals, value = text.partition("=")
     names = path.strip().split(".")
-    if not equals or not all(names):
+    if not equals or not all(names) or len(names) > DEEPEST:
         raise GeocoError(f"override '{text}': expected section.key=value, as in data.height=96")
-    parsed = _parse_yaml(f"value: {value}", f"override '{text}'")["value"]
+    parsed = parse_mapping(f"value: {value}", f"override '{text}'")["value"]
     for name in reversed(names):
         parsed = {name: parsed}
     return parsed
@@ -224,7 +195,9 @@ def _validate(schema: type[Schema], raw: dict[str, Any], where: str) -> Schema:
             problem["loc"][:depth] for problem in errors for depth in range(len(problem["loc"]))
         }
         errors = [p for p in errors if p["type"] != "too_short" or p["loc"] not in broken]
-        problems = "; ".join(_explain(schema, problem, raw) for problem in errors)
+        problems = "; ".join(_explain(schema, problem, raw) for problem in errors[:MOST_PROBLEMS])
+        if len(errors) > MOST_PROBLEMS:
+            problems += f"; and {len(errors) - MOST_PROBLEMS} more"
         raise GeocoError(f"{where}: {problems}") from None
 
 
@@ -243,12 +216,12 @@ def _explain(schema: type[BaseModel], problem: Any, raw: dict[str, Any]) -> str:
         case "union_tag_not_found":
             return f"{dotted}.kind: required, but not given"
         case "model_type":
-            return f"{dotted}: input should be an object, got {_abbreviate(problem['input'])}"
+            return f"{dotted}: input should be an object, got {abbreviate(problem['input'])}"
         case "value_error":
             return f"{dotted}: {problem['ctx']['error']}"
         case _:
             message = problem["msg"][0].lower() + problem["msg"][1:]
-            return f"{dotted}: {message}, got {_abbreviate(problem['input'])}"
+            return f"{dotted}: {message}, got {abbreviate(problem['input'])}"
 
 
 def _path(location: tuple[int | str, ...], raw: Any, missing: bool) -> list[str]:
@@ -262,7 +235,7 @@ def _path(location: tuple[int | str, ...], raw: Any, missing: bool) -> list[str]
                 continue
         elif isinstance(raw, list) and isinstance(part, int) and part < len(raw):
             raw = raw[part]
-        path.append(str(part))
+        path.append(str(part)[:LONGEST_TEXT])
     return path
 
 
@@ -307,8 +280,3 @@ def _sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield annotation
     for argument in get_args(annotation):
         yield from _sections_in(argument)
-
-
-def _abbreviate(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

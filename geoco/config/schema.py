@@ -5,16 +5,16 @@ line takes the same differences as dotted overrides (`data.height=96`). An unkno
 or a value out of range fails with its full path, what was expected and the closest valid name.
 """
 
-import itertools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from geoco.config import loading
 from geoco.config.loading import ChosenByKind, Section
+from geoco.config.models import ModelConfig, StaitusConfig, StatmConfig
 from geoco.config.training import TrainConfig
 
 
@@ -101,11 +101,17 @@ class MoviSource(Section):
 
 
 class FolderSource(Section):
-    """Any folder of videos (mp4, webm, gif, ...) or of frame folders; all of it is one split."""
+    """Any folder of videos (mp4, webm, gif, ...) or of frame folders.
+
+    All of it is one split, or `auto` divides it: a share of the videos validates, drawn by `seed`,
+    and of a single video its last part.
+    """
 
     kind: Literal["folder"] = "folder"
     path: Path
-    split: Split = "train"
+    split: Split | Literal["auto"] = "train"
+    validation: float = Field(0.2, gt=0, lt=1)  # the share that `auto` sets aside
+    seed: int = Field(42, ge=0)
     frame_rate: float | None = Field(None, gt=0)  # None keeps the video's own
     max_frames: int | None = Field(None, ge=1)  # longer videos become several of this length
 
@@ -127,130 +133,12 @@ class StoreConfig(Section):
     window: WindowConfig = WindowConfig()
 
 
-class ConvEncoderConfig(Section):
-    """Four 5 x 5 convolutions; a quarter of the image's side in tokens."""
-
-    kind: Literal["conv"] = "conv"
-    width: int = Field(64, ge=1)
-
-
-class BackboneConfig(Section):
-    """The size of DINOv2's transformer, by which it is built; the defaults are DINOv2-S/14's.
-
-    `geoco.models.dino` says what others need.
-    """
-
-    width: int = Field(384, ge=1)
-    depth: int = Field(12, ge=1)
-    heads: int = Field(6, ge=1)
-    registers: int = Field(0, ge=0)
-
-    @model_validator(mode="after")
-    def _check_heads(self) -> "BackboneConfig":
-        if self.width % self.heads:
-            raise ValueError(f"width {self.width} cannot be divided among {self.heads} heads")
-        return self
-
-
-class DinoEncoderConfig(Section):
-    """Frozen DINOv2 features.
-
-    `weights` is a folder or a name of the Hub. It is read once, when a training begins: from then
-    on checkpoints hold what was read.
-    """
-
-    kind: Literal["dino"] = "dino"
-    weights: str = "facebook/dinov2-small"
-    backbone: BackboneConfig = BackboneConfig()
-    dim: int = Field(128, ge=1)
-
-
-class SlotsConfig(Section):
-    """Slots and how they are bound; the paper's Obj3D values."""
-
-    count: int = Field(6, ge=2, le=64)
-    dim: int = Field(64, ge=8)
-    update_dim: int = Field(128, ge=8)
-    grid_dim: int = Field(128, ge=8)
-    first_iterations: int = Field(3, ge=1)
-    later_iterations: int = Field(2, ge=1)
-    initial_scale: float = Field(1.0, ge=0.001, le=2)  # learned from there
-    readout: bool = True
-    gate_bound: float = Field(0.5, gt=0, le=1)
-
-
-# The names of decoders; `geoco.models.decoders.DECODERS` has their classes.
-DECODER_DESIGNS = ["steered", "conventional", "canonical"]
-
-
-class DecoderConfig(Section):
-    """How slots are drawn; the paper's Obj3D values. Layers are [size, kernel]."""
-
-    design: str = "steered"  # one of DECODER_DESIGNS
-    broadcast: int = Field(16, ge=2)
-    layers: tuple[tuple[int, int], ...] = Field(
-        ((32, 5), (64, 3), (64, 3), (64, 3), (64, 3)), min_length=1
-    )
-    micro: bool = True
-    micro_bound: float = Field(0.5, gt=0)
-    reference_scale: float = Field(0.2, gt=0)
-    most_gain: float = Field(2.0, gt=1)
-
-    @field_validator("design")
-    @classmethod
-    def _check_design(cls, design: str) -> str:
-        if design not in DECODER_DESIGNS:
-            raise ValueError(loading.describe_choice(DECODER_DESIGNS, design))
-        return design
-
-    @model_validator(mode="after")
-    def _growing(self) -> "DecoderConfig":
-        sizes = (self.broadcast, *(size for size, _ in self.layers))
-        if any(after < before for before, after in itertools.pairwise(sizes)):
-            raise ValueError(f"layers must not shrink from broadcast {self.broadcast}, got {sizes}")
-        if any(kernel % 2 == 0 or kernel < 1 for _, kernel in self.layers):
-            raise ValueError("layers must have kernels of odd size")
-        return self
-
-
-class SelectorConfig(Section):
-    """Selective alpha ownership, the same in training and inference; the paper's Obj3D values."""
-
-    enabled: bool = True
-    threshold: float = Field(0.73, ge=0, le=1)  # a pixel is given up above this probability
-    cap: float = Field(2.0, gt=0)  # the largest transfer
-    label_limit: float = Field(2.0, gt=0)  # pixels that need a larger one are left alone
-    margin: float = Field(0.001, ge=0)  # by which background wins a transferred pixel
-    attention: bool = True  # what owners attend to is evidence; it stays behind when they are moved
-    least_area: int = Field(20, ge=0)  # an owner with fewer pixels is left alone
-    least_peak: float = Field(0.3, ge=0, le=1)
-
-
-class TemporalConfig(Section):
-    """The temporal initializer of later frames; without it they start where the last one ended."""
-
-    enabled: bool = False
-    width: int = Field(128, ge=8)
-    heads: int = Field(4, ge=1)
-    hidden: int = Field(512, ge=8)
-    history: int = Field(4, ge=1)
-
-
-class ModelConfig(Section):
-    """GeoCo-SAVi; ISA and the ablations are configurations of it."""
-
-    kind: Literal["geoco"] = "geoco"
-    encoder: Annotated[ConvEncoderConfig | DinoEncoderConfig, Field(discriminator="kind")] = (
-        ConvEncoderConfig()
-    )
-    slots: SlotsConfig = SlotsConfig()
-    decoder: DecoderConfig = DecoderConfig()
-    selector: SelectorConfig = SelectorConfig()
-    temporal: TemporalConfig = TemporalConfig()
-
-
 # The section of each kind of model; `geoco.models.build.MODELS` has their classes.
-MODEL_KINDS: dict[str, type[Section]] = {"geoco": ModelConfig}
+MODEL_KINDS: dict[str, type[Section]] = {
+    "geoco": ModelConfig,
+    "statm": StatmConfig,
+    "staitus": StaitusConfig,
+}
 
 
 class Config(Section):

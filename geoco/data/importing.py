@@ -6,7 +6,7 @@ index is read whole: labels of objects stay, their positions in every frame do n
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -16,10 +16,10 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-from geoco.config import Split, StoreConfig
+from geoco.config import FolderSource, Split, StoreConfig
 from geoco.data import folder, movi, obj3d
 from geoco.data.source import RawVideo
-from geoco.data.store import StoreIndex, read_index
+from geoco.data.store import StoredVideo, StoreIndex, read_index
 from geoco.data.store_writer import StoreWriter, check_recipe
 from geoco.errors import GeocoError
 from geoco.instances import find_instances
@@ -38,19 +38,29 @@ class ImportProgress:
 
 
 def import_data(
-    config: StoreConfig, progress: Callable[[ImportProgress], None]
+    config: StoreConfig,
+    progress: Callable[[ImportProgress], None],
+    tell: Callable[[str], None] = lambda sentence: None,
 ) -> dict[Split, Path]:
-    """Import every split that the source has; returns where each store is."""
+    """Import every split that the source has; returns where each store is.
+
+    `tell` gets what was decided about the data, before the work begins.
+    """
     source = config.source
     if source is None:
         raise GeocoError("data.source: required to import, but not given")
     loader = {"obj3d": obj3d, "folder": folder, "movi": movi}[source.kind]
     stores = {split: config.path / split for split in loader.list_splits(source)}
+    if isinstance(source, FolderSource) and not all(path.exists() for path in stores.values()):
+        folder.check_videos(source)
+        if source.split == "auto":
+            tell(folder.describe_division(source))
     for split, path in stores.items():
         if path.exists():
             settings = _collect_settings(config)
             recipe = _complete_recipe(read_index(path), settings)
             check_recipe(path, recipe, {**recipe, **settings})
+            _check_division(config, split, read_index(path).videos)
         else:
             _import_split(config, loader, split, progress)
     return stores
@@ -112,9 +122,13 @@ def _keep_small(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _collect_settings(config: StoreConfig) -> dict[str, Any]:
-    return config.model_dump(
+    settings = config.model_dump(
         mode="json", include={"height", "width", "crop", "masks", "instances", "source"}
     )
+    if isinstance(config.source, FolderSource) and config.source.split != "auto":
+        for name in ("validation", "seed"):  # which then say nothing
+            del settings["source"][name]
+    return settings
 
 
 def _complete_recipe(index: StoreIndex, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,6 +151,7 @@ def _import_split(
     path = config.path / split
     with StoreWriter(path, config.height, config.width, _collect_settings(config)) as writer:
         progress(ImportProgress(split, len(writer), total))
+        _check_division(config, split, writer.videos, finished=False)
         videos = loader.read_videos(config.source, split, max(0, len(writer) - 1))
         if writer.last is not None:
             again = next(videos)
@@ -148,6 +163,27 @@ def _import_split(
         if total is not None and len(writer) != total:
             raise GeocoError(_describe_change(path))
         writer.finish()
+
+
+def _check_division(
+    config: StoreConfig, split: Split, videos: Sequence[StoredVideo], finished: bool = True
+) -> None:
+    """Another set of files would be divided otherwise: what has trained must not validate."""
+    source = config.source
+    if not isinstance(source, FolderSource) or source.split != "auto":
+        return
+    if finished and not source.path.exists():
+        return  # the videos need not stay
+    division = folder.divide_videos(source)
+    expected = set(division.val if split == "val" else division.train)
+    stored = {video.source for video in videos}
+    changed = sorted(stored ^ expected if finished else stored - expected)
+    if changed:
+        raise GeocoError(
+            f"{source.path}: its videos are not those of the import before, which divided them "
+            f"otherwise (first {changed[0]}): delete {config.path} and import again, or choose "
+            "another data.path"
+        )
 
 
 def _describe_change(path: Path) -> str:

@@ -62,6 +62,11 @@ class StoreWriter:
             self._recover()
 
     @property
+    def videos(self) -> tuple[StoredVideo, ...]:
+        """All that are in the store."""
+        return tuple(self._videos)
+
+    @property
     def last(self) -> StoredVideo | None:
         """The last video that is in the store."""
         return self._videos[-1] if self._videos else None

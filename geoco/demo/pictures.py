@@ -263,8 +263,7 @@ def edit_clip(editor: Editor, dataset: SolidsDataset, window: int) -> EditedClip
             done = (
                 f"slot {slot} moved by ({x:g}, {y:g}) pixels, then enlarged {CLIP_ENLARGED:g} times"
             )
-            warnings = tuple(dict.fromkeys(moved.warnings + grown.warnings))
-            return EditedClip(title, numbers, grown, done, warnings)
+            return EditedClip(title, numbers, grown, done, grown.warnings)
     return EditedClip(title, numbers, film, "not edited, because no slot follows an object", ())
 
 

@@ -266,8 +266,10 @@ def _collect_geometry_warnings(
     else:
         low, high = trained_scales
         scale = slot.scale[frames, 0]
-        if float(scale.min()) < low or float(scale.max()) > high:
-            worst = float(scale.min()) if float(scale.min()) < low else float(scale.max())
+        outside = ((scale < low) | (scale > high)) & (scale != decoded.slot(index).scale[frames, 0])
+        if outside.any():
+            wrong = scale[outside]
+            worst = float(wrong.min()) if float(wrong.min()) < low else float(wrong.max())
             warnings.append(
                 f"slot {index} gets scale {worst:.3f}, outside the trained range "
                 f"{low:.3f} to {high:.3f}"

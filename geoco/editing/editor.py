@@ -40,7 +40,7 @@ from geoco.editing.operations import (
     list_donors,
     refuse_index,
 )
-from geoco.editing.originals import KeptPictures, keep_originals
+from geoco.editing.originals import fit_picture, fit_video
 from geoco.editing.origins import Provenance
 from geoco.editing.own_size import OwnSize, Size
 from geoco.errors import GeocoError
@@ -71,9 +71,7 @@ class Editor:
 
         Slots start at random places; another seed may bind them better.
         """
-        brought = media.read_picture(picture)
-        frames = media.fit_frames(brought[None], self.model.size)
-        originals = KeptPictures.keep([brought], self.model.size)
+        frames, originals = fit_picture(picture, self.model.size)
         scene = Scene(self, frames, seed, self.bind_and_decode(frames, seed))
         return scene.with_originals(originals)
 
@@ -82,8 +80,7 @@ class Editor:
 
         How depends on the model, see `geoco.models.tracking`.
         """
-        brought = media.read_video(video)
-        frames = media.fit_frames(brought, self.model.size)
+        frames, originals = fit_video(video, self.model.size)
         film = Film(
             self,
             frames,
@@ -91,7 +88,7 @@ class Editor:
             self.bind_and_decode(frames, seed),
             frames_per_second=frames_per_second,
         )
-        return film.with_originals(keep_originals(video, brought, self.model.size))
+        return film.with_originals(originals)
 
     @torch.no_grad()
     def bind_and_decode(
@@ -117,7 +114,8 @@ class _EditableFrames(OwnSize):
     decoded: DecodedFrames
     history: tuple[EditRequest, ...] = ()
     donors: Mapping[str, "_EditableFrames"] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()  # of the last edit
+    warnings: tuple[str, ...] = ()  # of all edits so far, each once
+    new_warnings: tuple[str, ...] = ()  # of the last edit
     frames_per_second: float = 12
     film: "tuple[Film, int] | None" = None  # of which this is a frame
     provenance: Provenance | None = None  # `pixels`, where it is not simply what was encoded
@@ -146,6 +144,7 @@ class _EditableFrames(OwnSize):
             result.decoded,
             (*self.history, edit),
             used,
+            tuple(dict.fromkeys((*self.warnings, *result.warnings))),
             result.warnings,
             self.frames_per_second,
             self.film,
@@ -302,7 +301,7 @@ class Scene(_EditableFrames):
         return next(self.render_frames(size))
 
     def save(self, path: str | Path, size: Size = "model") -> None:
-        """Write the picture as .png."""
+        """Write the picture as .png or .jpg."""
         media.save_frames(Path(path), [self.render(size)])
 
     def draw_outlines(self, zoom: int = 4) -> UInt8[np.ndarray, "_height _width 3"]:

@@ -1,10 +1,10 @@
-"""The pictures that were brought, at their own size: what is kept of them, and from where to where.
+"""The pictures that were brought, at their own size: what is kept of them.
 
 Of a picture its centred square is kept, as PNG, at most `LARGEST_SIDE` pixels a side; larger ones
 are reduced. Of a video file only the path is kept, and its frames are read again one at a time.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,6 +18,7 @@ from geoco.errors import GeocoError
 
 LARGEST_SIDE = 1024
 Picture = UInt8[np.ndarray, "side side 3"]
+Stamp = tuple[tuple[int, int], ...]  # of files: when they last changed, and their sizes
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,15 +27,6 @@ class KeptPictures:
 
     pictures: tuple[bytes, ...]
     side: int
-
-    @classmethod
-    def keep(cls, frames: Sequence[media.Picture], size: int) -> "KeptPictures | None":
-        """The squares of frames; nothing of frames no larger than the model's `size`."""
-        side = choose_side(frames[0], size)
-        if side is None:
-            return None
-        squares = (media.fit_frames(frame[None], side)[0] for frame in frames)
-        return cls(tuple(media.encode_png(square) for square in squares), side)
 
     @property
     def nbytes(self) -> int:
@@ -48,43 +40,64 @@ class KeptPictures:
 
 @dataclass(frozen=True, eq=False)
 class VideoFile:
-    """Squares of a video's frames, or of a folder's, which stay where they are."""
+    """Squares of the frames of a video file, or of a folder, which stay where they are."""
 
     path: Path
     side: int
     count: int
-    stamp: tuple[tuple[int, int], ...]  # when what was read had changed last, and its size
+    stamp: Stamp
 
     nbytes = 0
 
-    @classmethod
-    def keep(cls, path: Path, first: media.Picture, count: int, size: int) -> "VideoFile | None":
-        """What is needed to read frames again that were read just now."""
-        side = choose_side(first, size)
-        return None if side is None else cls(path.absolute(), side, count, _stamp(path, count))
-
     def iterate(self) -> Iterator[Picture]:
         """The frames, one at a time, if they are still those that were read."""
-        changed = GeocoError(
-            f"{self.path}: changed or gone since it was read: encode it again to have its own size"
-        )
-        if not self.path.exists() or _stamp(self.path, self.count) != self.stamp:
-            raise changed
-        number = -1
-        for number, frame in enumerate(islice(_read_frames(self.path), self.count)):  # noqa: B007
-            yield media.fit_frames(np.ascontiguousarray(frame)[None], self.side)[0]
-        if number + 1 != self.count:
-            raise changed
+        if _stamp(self.path) != self.stamp:
+            raise GeocoError(
+                f"{self.path}: changed or gone since it was read: encode it again to have its own "
+                "size"
+            )
+        # The limits were kept when it was read for the first time.
+        for frame in islice(media.iterate_video(self.path, media.ANY_LENGTH), self.count):
+            yield media.fit_frame(frame, self.side)
 
 
 Originals = KeptPictures | VideoFile
 
 
-def keep_originals(video: Any, frames: media.Pictures, size: int) -> Originals | None:
-    """What is needed of a video to have its frames again, just read from `video`."""
-    if isinstance(video, str | Path):
-        return VideoFile.keep(Path(video), frames[0], len(frames), size)
-    return KeptPictures.keep(list(frames), size)
+def fit_picture(
+    picture: Any, size: int
+) -> tuple[UInt8[np.ndarray, "1 size size 3"], Originals | None]:
+    """A picture at a model's size, and at its own if that is larger."""
+    brought = media.read_picture(picture)
+    side = choose_side(brought, size)
+    return media.fit_frame(brought, size)[None], None if side is None else keep([brought], side)
+
+
+def fit_video(
+    video: Any, size: int
+) -> tuple[UInt8[np.ndarray, "time size size 3"], Originals | None]:
+    """The frames of a video at a model's size, and what it takes to have them at their own."""
+    path = Path(video).absolute() if isinstance(video, str | Path) else None
+    stamp = () if path is None else _stamp(path)
+    frames: list[Picture] = []
+    kept: list[bytes] = []
+    side: int | None = None
+    for frame in media.iterate_video(video):  # one by one: all at once would not fit into memory
+        frames.append(media.fit_frame(frame, size))
+        side = choose_side(frame, size)
+        if side is not None and path is None:
+            kept += keep([frame], side).pictures
+    if side is None:
+        return np.stack(frames), None
+    if path is None:
+        return np.stack(frames), KeptPictures(tuple(kept), side)
+    return np.stack(frames), VideoFile(path, side, len(frames), stamp)
+
+
+def keep(frames: list[media.Picture], side: int) -> KeptPictures:
+    """Their squares, compressed."""
+    squares = (media.fit_frame(frame, side) for frame in frames)
+    return KeptPictures(tuple(media.encode_png(square) for square in squares), side)
 
 
 def choose_side(frame: media.Picture, size: int) -> int | None:
@@ -93,12 +106,8 @@ def choose_side(frame: media.Picture, size: int) -> int | None:
     return side if side > size else None
 
 
-def _read_frames(path: Path) -> Iterator[media.Picture]:
-    if path.is_dir():
-        return (media.read_image(image) for image in media.find_images(path))
-    return (frame for _, frame in media.decode_video(path))
-
-
-def _stamp(path: Path, count: int) -> tuple[tuple[int, int], ...]:
-    files = media.find_images(path)[:count] if path.is_dir() else [path]
+def _stamp(path: Path) -> Stamp:
+    if not path.exists():
+        return ()
+    files = media.find_images(path) if path.is_dir() else [path]
     return tuple((status.st_mtime_ns, status.st_size) for status in (file.stat() for file in files))

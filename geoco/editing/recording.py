@@ -191,23 +191,27 @@ def _encode_start(edits: EditList, editor: Encoder, source: Any) -> Any:
         film = _rebuild(edits.film, editor, source)
         if edits.film.kind == "Film" and edits.number < len(film.frames):
             return film.frame(edits.number)
-    frames = [_decode_frame(text) for text in edits.frames]
-    if len(frames) != 1 and (edits.kind == "Scene" or not frames):
+    if len(edits.frames) != 1 and (edits.kind == "Scene" or not edits.frames):
         raise GeocoError("the edit list is not right: a scene has one frame, a film at least one")
+    frames = map(_decode_frame, edits.frames)  # one by one, as they are asked for
     if edits.kind == "Film":
         brought = frames if source is None else source
         start = editor.encode_video(brought, edits.seed, edits.frames_per_second)
     else:
-        start = editor.encode(frames[0] if source is None else source, edits.seed)
-    if source is not None and not np.array_equal(start.frames, np.stack(frames)):
-        raise GeocoError(
-            f"{source}: does not show the frames of this edit list: name the file that was edited"
-        )
+        start = editor.encode(next(frames) if source is None else source, edits.seed)
+    if source is not None:
+        recorded = np.stack([_decode_frame(text) for text in edits.frames])
+        if not np.array_equal(start.frames, recorded):
+            raise GeocoError(
+                f"{source}: does not show the frames of this edit list: name what was edited"
+            )
     return start
 
 
 def _decode_frame(text: str) -> np.ndarray:
     try:
         return media.decode_image(base64.b64decode(text, validate=True), ("PNG",))
-    except (ValueError, OSError):
+    except GeocoError as error:
+        raise GeocoError(f"the edit list is not right: {error}") from None
+    except media.DAMAGE:
         raise GeocoError("the edit list is not right: a frame is not a PNG in base 64") from None

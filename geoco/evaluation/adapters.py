@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from jaxtyping import Float, Float64
+from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from geoco import geometry
@@ -19,22 +19,21 @@ from geoco.models import tracking
 from geoco.models.decoders import Fields
 from geoco.models.interface import Model
 from geoco.models.slots import Slots
+from geoco.models.staitus import Staitus
 
 
-class GeoCoModel:
-    """GeoCo-SAVi, or another `Model`. Under an edit the selector runs again, attention unmoved.
+class DrawnModel:
+    """Any `Model`: its slots, and pictures of them. An edit may run its selector again.
 
     Through a video, slots are carried from frame to frame if the model knows videos, and followed
-    by their places if it does not: as in the editor. `quality` are the limits that it was trained
-    with, by which the covariance table chooses objects.
+    by their places if it does not: as in the editor.
     """
 
     def __init__(self, model: Model, knows_videos: bool | None = None) -> None:
         self.model = model
-        self.quality = SlotQualityConfig()
         weight = next(model.parameters())
         self._place = (weight.device, weight.dtype)
-        self.carries: bool = model.temporal is not None if knows_videos is None else knows_videos
+        self.carries: bool = model.carries_slots if knows_videos is None else knows_videos
 
     @property
     def slots(self) -> int:
@@ -61,8 +60,8 @@ class GeoCoModel:
         frames: Float[Tensor, "batch 3 height width"],
         starts: Float[Tensor, "batch slot 2"],
     ) -> Encoded:
-        bound = self.model.bind(frames.to(*self._place)[:, None], starts.to(*self._place))
-        return Encoded(bound.slots[:, 0], bound.attention[:, 0])
+        bound = self.model.bind(frames.to(*self._place)[:, None], starts.to(*self._place))[:, 0]
+        return Encoded(bound.slots, bound.attention, self.find_active(bound.slots))
 
     def decode(self, encoded: Encoded, slots: Slots) -> Decoded:
         return self.compose(encoded, self.fields(slots))
@@ -90,7 +89,23 @@ class GeoCoModel:
     ) -> TrackedSlots:
         videos, positions = video.to(*self._place), starts.to(*self._place)
         bound = tracking.bind_videos(self.model, videos, positions, self.carries)
-        return TrackedSlots(bound.slots, bound.attention)
+        return TrackedSlots(bound.slots, bound.attention, self.find_active(bound.slots))
+
+    def find_active(self, slots: Slots) -> Bool[Tensor, "*slots"] | None:
+        """Which slots are open, of a model that closes some."""
+        return None
+
+
+class GeoCoModel(DrawnModel):
+    """GeoCo-SAVi, or another `Model` whose slots have positions and scales that they are drawn at.
+
+    Under an edit the selector runs again, attention unmoved. `quality` are the limits that it was
+    trained with, by which the covariance table chooses objects.
+    """
+
+    def __init__(self, model: Model, knows_videos: bool | None = None) -> None:
+        super().__init__(model, knows_videos)
+        self.quality = SlotQualityConfig()
 
     # -- the larger canvas: the selector looks at its middle, at features without the edge's part --
 
@@ -113,9 +128,24 @@ class GeoCoModel:
         return self.model.alpha_validity(scale.to(*self._place))
 
 
+class StaitusModel(GeoCoModel):
+    """STAITUS: slots that its gate has closed are no objects, and count in no attention."""
+
+    model: Staitus
+
+    @torch.no_grad()
+    def find_active(self, slots: Slots) -> Bool[Tensor, "*slots"]:
+        return self.model.find_active(slots.appearance)
+
+
 # By the kind of the model: what is given it, and whether it was trained to carry slots through
-# videos (None: not known). A kind without an entry gets the adapter of any `Model`.
-ADAPTERS: dict[str, Callable[[Any, bool | None], SlotModel]] = {"geoco": GeoCoModel}
+# videos (None: not known). A kind without an entry gets GeoCo-SAVi's. STATM-SAVi has no positions
+# and no scales: moving, resizing and the larger canvas mean nothing to it, and are not offered.
+ADAPTERS: dict[str, Callable[[Any, bool | None], SlotModel]] = {
+    "geoco": GeoCoModel,
+    "statm": DrawnModel,
+    "staitus": StaitusModel,
+}
 
 
 def adapter(model: Any, config: Config | None = None) -> SlotModel:

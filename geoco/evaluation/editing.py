@@ -6,6 +6,7 @@ disappearance over edits whose ideal target has any area. In the interior scope 
 valid edits that stay clear of the outermost pixels.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -26,7 +27,7 @@ from geoco.evaluation.commands import (
     compute_targets,
     judge_eligibility,
 )
-from geoco.evaluation.decode_edits import decode_edits, takes_commands
+from geoco.evaluation.decode_edits import decode_kinds, takes_commands
 from geoco.evaluation.factual import Mean, average_defined
 from geoco.evaluation.interfaces import SlotModel
 from geoco.evaluation.windows import Factual, Progress
@@ -142,15 +143,7 @@ def record_edits(
         build_transplants(factual),
     ]
     eligible = [judge_eligibility(factual, commands) for commands in asked]
-    total = sum(len(commands) for commands in asked)
-    outcomes: list[Outcomes] = []
-    for commands in asked:
-        before = sum(len(earlier.f1) for earlier in outcomes)
-
-        def further(done: int, _: int, before: int = before) -> None:
-            progress(before + done, total)
-
-        outcomes.append(measure_outcomes(model, factual, commands, batch, further))
+    outcomes = measure_outcomes(model, factual, asked, batch, progress)
     position, scale, transplant = (
         _build_records(factual, *parts) for parts in zip(asked, eligible, outcomes, strict=True)
     )
@@ -160,25 +153,24 @@ def record_edits(
 def measure_outcomes(
     model: SlotModel,
     factual: Factual,
-    commands: Commands,
+    asked: Sequence[Commands],
     batch: int,
     progress: Progress = lambda done, total: None,
-) -> Outcomes:
+) -> list[Outcomes]:
     """Decode every edit, at most `batch` at a time, and measure the edited slot's support."""
-    count = len(commands)
-    f1, radius, coverage = (torch.zeros(count, dtype=torch.float64) for _ in range(3))
-    center = torch.full((count, 2), torch.nan, dtype=torch.float64)
-    done = 0
-    for chunk, slot, (_, logits) in decode_edits(model, factual, commands, batch):
+    outcomes = [_make_outcomes(len(commands)) for commands in asked]
+    total, done = sum(len(commands) for commands in asked), 0
+    for kind, chunk, slot, (_, logits) in decode_kinds(model, factual, asked, batch):
         support = compute_masks(logits)[:, slot]
-        target = compute_targets(factual, commands, chunk, support.device)[1]
-        moments = metrics.support_moments(support)
-        f1[chunk] = metrics.f1(support, target).cpu()
-        center[chunk] = moments.center.cpu()
-        radius[chunk], coverage[chunk] = moments.radius.cpu(), moments.coverage.cpu()
+        target = compute_targets(factual, asked[kind], chunk, support.device)[1]
+        moments, outcome = metrics.support_moments(support), outcomes[kind]
+        outcome.f1[chunk] = metrics.f1(support, target).cpu()
+        outcome.center[chunk] = moments.center.cpu()
+        outcome.radius[chunk] = moments.radius.cpu()
+        outcome.coverage[chunk] = moments.coverage.cpu()
         done += len(chunk)
-        progress(done, count)
-    return Outcomes(f1, center, radius, coverage)
+        progress(done, total)
+    return outcomes
 
 
 def score_editing(records: EditRecords) -> EditingScores:
@@ -202,6 +194,11 @@ def score_editing(records: EditRecords) -> EditingScores:
             _fit_curves(records.scale, feasible),
         ),
     )
+
+
+def _make_outcomes(count: int) -> Outcomes:
+    f1, radius, coverage = (torch.zeros(count, dtype=torch.float64) for _ in range(3))
+    return Outcomes(f1, torch.full((count, 2), torch.nan, dtype=torch.float64), radius, coverage)
 
 
 def _build_records(

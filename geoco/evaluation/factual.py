@@ -6,7 +6,7 @@ Hungarian maximum overlap gives it. Scores of pictures and of masks are a window
 rows: of videos their MSE and their pixels of all frames, of single frames what it always was.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
@@ -101,8 +101,12 @@ def score_factual(
     factual: Factual,
     batch: int,
     progress: Progress = lambda done, total: None,
+    centers: CenterRecords | None = None,
 ) -> FactualScores:
-    """Every factual score. Only PSNR needs the model again, for its other initialisations."""
+    """Every factual score. Only PSNR needs the model again, for its other initialisations.
+
+    `centers` are the factual record's own (`record_centers`), if they have been made already.
+    """
     initializations = INITIALIZATIONS if factual.length == 1 else 1
     means = [float(video_psnr(factual.psnr.view(-1, factual.length)).mean())]
     progress(1, initializations)
@@ -121,7 +125,7 @@ def score_factual(
         segmentation=None if reference is None else measure_segmentation(factual, reference),
         reference_errors=None
         if reference is None
-        else average_reference_errors(record_centers(factual)),
+        else average_reference_errors(centers or record_centers(factual)),
         calibration=calibrate_scale(factual),
         frames=factual.length,
         active_slots=None
@@ -150,16 +154,13 @@ def measure_segmentation(
 
     Time is one more dimension of a window's pixels.
     """
-    pairs = list(
-        zip(reference.split(factual.length), factual.owners.split(factual.length), strict=True)
-    )
+    pairs = zip(reference.split(factual.length), factual.owners.split(factual.length), strict=True)
+    scores = [metrics.measure_agreement(*pair) for pair in pairs]
     return Segmentation(
-        average_defined(
-            np.array([metrics.adjusted_rand(*pair, foreground_only=True) for pair in pairs])
-        ),
-        average_defined(np.array([metrics.adjusted_rand(*pair) for pair in pairs])),
-        average_defined(np.array([metrics.mean_iou(*pair) for pair in pairs])),
-        average_defined(np.array([metrics.mean_best_overlap(*pair) for pair in pairs])),
+        *(
+            average_defined(np.array([getattr(score, part.name) for score in scores]))
+            for part in fields(Segmentation)
+        )
     )
 
 

@@ -4,8 +4,8 @@ A stranger's model implements `SlotModel`, two attributes and two methods. One t
 by itself can also implement `OneSlotModel`, and every edit then costs one slot instead of all. One
 that has its own way of moving and resizing implements `CommandModel`; its slots may then lack an
 explicit position and scale (`make_unplaced_slots`). Whole videos need a `VideoModel`, the
-covariance table an `ExtendedModel`. Tensors arrive on the CPU, frames wherever their dataset has
-them; a model moves them where it likes and answers from wherever it is.
+covariance table an `ExtendedModel`. Tensors arrive on the CPU or where the model last answered,
+frames wherever their dataset has them; a model moves them where it likes and answers from there.
 """
 
 from dataclasses import dataclass
@@ -41,6 +41,13 @@ class Encoded:
             self.slots[index],
             None if self.attention is None else self.attention[index],
             None if self.active is None else self.active[index],
+        )
+
+    def to(self, device: torch.device | str) -> "Encoded":
+        return Encoded(
+            self.slots.to(device),
+            None if self.attention is None else self.attention.to(device),
+            None if self.active is None else self.active.to(device),
         )
 
 

@@ -7,7 +7,7 @@ picture is scored, what the edit preserved is undefined. Of a kind of edit that 
 asked for, everything is.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -27,7 +27,7 @@ from geoco.evaluation.commands import (
     judge_eligibility,
     transplant_given,
 )
-from geoco.evaluation.decode_edits import decode_edits, takes_commands
+from geoco.evaluation.decode_edits import decode_kinds, takes_commands
 from geoco.evaluation.editing import PERCENT
 from geoco.evaluation.exact_targets import Generator, draw_truths
 from geoco.evaluation.interfaces import SlotModel
@@ -168,17 +168,21 @@ def record_matched(
         )
     ]
     total, done = sum(len(plan.asked) for plan in plans if plan.taken), 0
-    pieces = []
-    for plan in plans:
-        columns = {part.name: np.full(len(plan.asked), np.nan) for part in fields(MatchedMeasures)}
-        judge = _Judge(factual, objects, plan.asked, generator)
-        for edits, image, support, target in _decode_outcomes(model, factual, objects, plan, batch):
-            measures = judge.measure(edits, image, support, target)
-            for name, column in columns.items():
-                column[edits.numpy()] = getattr(measures, name)
-            done += len(edits)
-            progress(done, total)
-        pieces.append(_build_records(factual, objects, plan, MatchedMeasures(**columns), batch))
+    names = [part.name for part in fields(MatchedMeasures)]
+    columns = [{name: np.full(len(plan.asked), np.nan) for name in names} for plan in plans]
+    judges = [_Judge(factual, objects, plan.asked, generator) for plan in plans]
+    for kind, edits, image, support, target in _decode_outcomes(
+        model, factual, objects, plans, batch
+    ):
+        measures = judges[kind].measure(edits, image, support, target)
+        for name in names:
+            columns[kind][name][edits.numpy()] = getattr(measures, name)
+        done += len(edits)
+        progress(done, total)
+    pieces = [
+        _build_records(factual, objects, plan, MatchedMeasures(**measured), batch)
+        for plan, measured in zip(plans, columns, strict=True)
+    ]
     return MatchedRecords(
         *(np.concatenate([getattr(p, part.name) for p in pieces]) for part in fields(pieces[0]))
     )
@@ -252,22 +256,24 @@ def _are_valid(factual: Factual, canvas: Canvas, commands: Commands) -> np.ndarr
 
 
 def _decode_outcomes(
-    model: SlotModel, factual: Factual, objects: References, plan: _Plan, batch: int
-) -> Iterator[tuple[Tensor, Tensor, Tensor | None, Tensor | None]]:
-    """Every asked edit once: which, the picture, the edited support and its own ideal target.
+    model: SlotModel, factual: Factual, objects: References, plans: Sequence[_Plan], batch: int
+) -> Iterator[tuple[int, Tensor, Tensor, Tensor | None, Tensor | None]]:
+    """Every asked edit once: of which plan, which, the picture, the support and its own target.
 
     Those that no slot is there for come last, without a support; none if the model takes none.
     """
-    canvas = Canvas.of_reference(factual)
-    for chunk, slot, (colors, logits) in decode_edits(model, factual, plan.commands, batch):
+    canvas, asked = Canvas.of_reference(factual), [plan.commands for plan in plans]
+    for kind, chunk, slot, (colors, logits) in decode_kinds(model, factual, asked, batch):
         image = compositing.composite(colors, compositing.compute_alpha(logits))
         support = canvas.find_support(logits, slot)
-        target = compute_targets(factual, plan.commands, chunk, support.device, canvas)[1]
-        yield plan.done[chunk], image, support, target
-    left = torch.full((len(plan.asked),), plan.taken)
-    left[plan.done] = False
-    for edits in left.nonzero()[:, 0].split(batch) if left.any() else ():
-        yield edits, factual.image[objects.window[plan.asked.object[edits]]], None, None
+        target = compute_targets(factual, asked[kind], chunk, support.device, canvas)[1]
+        yield kind, plans[kind].done[chunk], image, support, target
+    for kind, plan in enumerate(plans):
+        left = torch.full((len(plan.asked),), plan.taken)
+        left[plan.done] = False
+        for edits in left.nonzero()[:, 0].split(batch) if left.any() else ():
+            before = factual.image[objects.window[plan.asked.object[edits]]]
+            yield kind, edits, before, None, None
 
 
 @dataclass(frozen=True)

@@ -164,16 +164,14 @@ def have_valid_images(
     canvas: Canvas, objects: References, edits: AskedEdits, batch: int
 ) -> Bool[Tensor, " edit"]:
     """Whether each reference mask's ideal image has ten pixels; `batch` of them at a time."""
-    pieces = [edits.rows(chunk) for chunk in torch.arange(len(edits)).split(batch)]
-    return torch.cat(
-        [
-            edit_maps.is_large_enough(
-                edit_maps.warp_mask(objects.mask[some.donor], canvas.adapt(some.map)),
-                canvas.fewest_pixels,
-            )
-            for some in pieces
-        ]
-    )
+    device = canvas.factual.device
+
+    def judge(some: AskedEdits) -> Tensor:
+        edit = canvas.adapt(some.map).to(device)
+        ideal = edit_maps.warp_mask(objects.mask[some.donor].to(device), edit)
+        return edit_maps.is_large_enough(ideal, canvas.fewest_pixels).cpu()
+
+    return torch.cat([judge(edits.rows(chunk)) for chunk in torch.arange(len(edits)).split(batch)])
 
 
 def compute_oracle_targets(

@@ -60,6 +60,16 @@ def split_labels(
     return labels[:, None] == numbers[:, None, None]
 
 
+def count_labels(
+    labels: UInt8[Tensor, "window height width"],
+) -> Int64[Tensor, "window label"]:
+    """How many pixels of each window have each label, from 0 to the largest that there is."""
+    count = int(labels.max()) + 1
+    rows = count * torch.arange(len(labels))[:, None, None]
+    total = torch.bincount((labels + rows).flatten(), minlength=count * len(labels))
+    return total.view(len(labels), count)
+
+
 def find_tracks(factual: Factual) -> Tracks:
     """Those with enough pixels in all windows."""
     assert factual.reference is not None
@@ -124,13 +134,12 @@ def _track_window(factual: Factual, start: int) -> tuple[Tensor, ...]:
     """One window's tracks: row, label, area, mask, slot, and pixels shared, of core and of slot."""
     assert factual.reference is not None
     labels = factual.reference[start : start + factual.length]
-    objects = split_labels(labels)
-    areas = objects.sum((-2, -1))
+    areas = count_labels(labels)[:, 1:]  # without background
     largest = areas.amax(0)
     fewest = min(FEWEST_PIXELS, scale_to_canvas(FEWEST_PIXELS, *labels.shape[-2:]))
     label = (largest >= fewest).nonzero()[:, 0]
     time = areas[:, label].argmax(0)
-    mask = objects[time, label]
+    mask = labels[time] == (label + 1)[:, None, None]
     core = shrink_to_core(mask)
     owners = factual.owners[start + time]
     slots = factual.masks.shape[1]

@@ -118,10 +118,11 @@ def build_text_tables(
 
 
 def _compute_factual(evaluation: Evaluation, progress: Progress) -> Any:
-    factual = evaluation.factual
+    factual, centers = evaluation.factual, None
     if factual.reference is not None:
-        save_records(evaluation.folder, "factual", record_centers(factual))
-    return score_factual(evaluation.model, factual, evaluation.batch, progress)
+        centers = record_centers(factual)
+        save_records(evaluation.folder, "factual", centers)
+    return score_factual(evaluation.model, factual, evaluation.batch, progress, centers)
 
 
 def _compute_editing(evaluation: Evaluation, progress: Progress) -> Any:

@@ -6,7 +6,7 @@ edit through the video, and areas are summed over all frames before F1 is taken,
 reference masks. Commands are those of the single-frame table, in pixels of the model's canvas.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -28,7 +28,7 @@ from geoco.evaluation.commands import (
     compute_targets,
     transplant_given,
 )
-from geoco.evaluation.decode_edits import decode_edits, takes_commands
+from geoco.evaluation.decode_edits import decode_kinds, takes_commands
 from geoco.evaluation.editing import PERCENT, REPLICATES
 from geoco.evaluation.interfaces import SlotModel
 from geoco.evaluation.reference_tracks import count_fewest_pixels, find_anchors
@@ -127,15 +127,10 @@ def record_tubes(
         own = {number: number for number in anchors}
         asked += [(build_moves(factual, objects), own), (resized.rows(changing), own)]
     asked.append((transplant_given(factual, locate(donors), locate(donors.values())), donors))
-    total, done = sum(len(commands) for commands, _ in asked), 0
-    pieces: list[TubeEdits] = []
-    for commands, pairs in asked:
-
-        def further(now: int, before: int = done) -> None:
-            progress(before + now, total)
-
-        pieces.append(_measure_edits(model, factual, commands, pairs, batch, further))
-        done += len(commands)
+    counts = _count_pixels(model, factual, [commands for commands, _ in asked], batch, progress)
+    pieces = [
+        _sum_tubes(factual, *kind, pixels) for kind, pixels in zip(asked, counts, strict=True)
+    ]
     eligible = np.isin(np.arange(len(clips)), list(anchors))
     sources = tuple(factual.source[clip * factual.length] for clip in clips)
     return TubeRecords(sources, eligible, factual.length, _join_edits(pieces))
@@ -227,34 +222,42 @@ def _locate_slots(factual: Factual, which: Int64[Tensor, "clip 2"]) -> Objects:
     return rows.flatten(), slot.repeat_interleave(factual.length)
 
 
-def _measure_edits(
-    model: SlotModel,
-    factual: Factual,
-    commands: Commands,
-    pairs: Mapping[int, int],
-    batch: int,
-    progress: Callable[[int], None],
-) -> TubeEdits:
-    """Tubes of one kind, of recipients and donors `pairs`, video by video and in their order.
+def _count_pixels(
+    model: SlotModel, factual: Factual, asked: Sequence[Commands], batch: int, progress: Progress
+) -> list[Int64[Tensor, "edit 5"]]:
+    """Of the edited slot and its target: pixels of both, of either, the same of the unedited slot.
 
-    Commands come frame by frame, and within a frame in their order. Of each frame no more is kept
-    than how many pixels there are of what.
+    Of each frame no more is kept than that.
     """
-    canvas, done = Canvas.of_reference(factual), 0
-    # Of the edited slot and its target: pixels of both, of either, the same of the unedited slot.
-    counts = torch.zeros(len(commands), 5, dtype=torch.int64)
-    for chunk, slot, (_, logits) in decode_edits(model, factual, commands, batch):
-        drawn = canvas.find_support(logits, slot)
+    canvas = Canvas.of_reference(factual)
+    counts = [torch.zeros(len(commands), 5, dtype=torch.int64) for commands in asked]
+    total, done = sum(len(commands) for commands in asked), 0
+    for kind, chunk, slot, (_, logits) in decode_kinds(model, factual, asked, batch):
+        commands, drawn = asked[kind], canvas.find_support(logits, slot)
         target = compute_targets(factual, commands, chunk, drawn.device, canvas)[1]
         same = canvas.take_masks(commands.window[chunk], commands.slot[chunk], drawn.device)
         parts = (drawn & target, drawn, target, same & target, same)
-        counts[chunk] = torch.stack([part.sum((-2, -1)) for part in parts], -1).cpu()
+        counts[kind][chunk] = torch.stack([part.sum((-2, -1)) for part in parts], -1).cpu()
         done += len(chunk)
-        progress(done)
+        progress(done, total)
+    return counts
+
+
+def _sum_tubes(
+    factual: Factual,
+    commands: Commands,
+    pairs: Mapping[int, int],
+    counts: Int64[Tensor, "edit 5"],
+) -> TubeEdits:
+    """Tubes of one kind, of recipients and donors `pairs`, video by video and in their order.
+
+    Commands come frame by frame, and within a frame in their order.
+    """
     each = len(commands) // max(len(pairs) * factual.length, 1)
     tubes = counts.view(len(pairs), factual.length, each, 5).sum(1).flatten(0, 1)
     shared, edited, wanted, kept, unchanged = tubes.double().unbind(-1)
     numbers = commands.command.view(len(pairs), factual.length, each)[:, 0].flatten()
+    fewest = count_fewest_pixels(*Canvas.of_reference(factual).size)
     return TubeEdits(
         video=np.repeat(np.array(list(pairs), dtype=np.int64), each),
         donor_video=np.repeat(np.array(list(pairs.values()), dtype=np.int64), each),
@@ -262,7 +265,7 @@ def _measure_edits(
         command=numbers.numpy(),
         f1=(2 * shared / (edited + wanted).clamp_min(1)).numpy(),
         noop=(2 * kept / (unchanged + wanted).clamp_min(1)).numpy(),
-        valid=(wanted >= count_fewest_pixels(*canvas.size)).numpy(),
+        valid=(wanted >= fewest).numpy(),
     )
 
 

@@ -8,7 +8,7 @@ depend on how many windows are computed at once.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Protocol, runtime_checkable
 
@@ -31,6 +31,7 @@ VIDEO_SEED = 20260723  # of models that carry slots through videos
 GROUP = 4  # windows that share a generator: the paper's batch
 INITIALIZATIONS = 4  # of the reconstruction
 _APART = 1_000_000  # seeds between two initialisations of a window
+_CHUNK = 64  # rows whose masks are measured at a time
 
 Progress = Callable[[int, int], None]
 
@@ -130,7 +131,13 @@ class Factual:
     @cached_property
     def moments(self) -> metrics.SupportMoments:
         """Of the measurement supports."""
-        return metrics.support_moments(self.masks)
+        pieces = [
+            metrics.support_moments(some.to(self.device)) for some in self.masks.split(_CHUNK)
+        ]
+        names = [part.name for part in fields(metrics.SupportMoments)]
+        return metrics.SupportMoments(
+            *(torch.cat([getattr(piece, name) for piece in pieces]).cpu() for name in names)
+        )
 
     @property
     def anchor(self) -> Float[Tensor, "window slot 2"]:

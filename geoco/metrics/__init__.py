@@ -1,14 +1,20 @@
-"""Metrics as pure functions: of masks, attention and positions here, of pictures in `rgb`."""
+"""Metrics as pure functions: of masks, labels and positions here, of pictures in `rgb`."""
 
-from geoco.metrics.masks import (
+from geoco.metrics.labels import (
     BACKGROUND,
+    Agreement,
+    adjusted_rand,
+    mean_best_overlap,
+    mean_iou,
+    measure_agreement,
+)
+from geoco.metrics.masks import (
     PERCENTILES,
     UNASSOCIATED,
     Calibration,
     Interval,
     Spread,
     SupportMoments,
-    adjusted_rand,
     associate,
     attention_overlap,
     background_averaged_spread,
@@ -16,8 +22,6 @@ from geoco.metrics.masks import (
     drift,
     f1,
     fixed_geometry_spread,
-    mean_best_overlap,
-    mean_iou,
     pair_weighted_interval,
     paired_interval,
     pooled_interval,
@@ -33,6 +37,7 @@ __all__ = [
     "BACKGROUND",
     "PERCENTILES",
     "UNASSOCIATED",
+    "Agreement",
     "Calibration",
     "Interval",
     "Spread",
@@ -47,6 +52,7 @@ __all__ = [
     "fixed_geometry_spread",
     "mean_best_overlap",
     "mean_iou",
+    "measure_agreement",
     "pair_weighted_interval",
     "paired_interval",
     "pooled_interval",

@@ -5,8 +5,8 @@ take torch tensors and keep leading dimensions; statistics of whole populations 
 Undefined values are nan and never quietly zero, except where the paper says zero. Who belongs to a
 population is not decided here (see `geoco.edit_maps`).
 
-Metrics of colours are in `geoco.metrics.rgb`, finite-grid diagnostics in
-`geoco.evaluation.covariance_bounds`.
+Agreement of labels is in `geoco.metrics.labels`, metrics of colours in `geoco.metrics.rgb`,
+finite-grid diagnostics in `geoco.evaluation.covariance_bounds`.
 """
 
 import math
@@ -20,7 +20,6 @@ from torch import Tensor
 
 from geoco.geometry import build_grid
 
-BACKGROUND = 0  # the reference label that is no instance
 UNASSOCIATED = -1
 PERCENTILES = (2.5, 97.5)
 
@@ -55,59 +54,6 @@ def support_moments(mask: Bool[Tensor, "*supports height width"]) -> SupportMome
         radius=square.sqrt().where(count > 0, 0),
         coverage=count / (height * width),
     )
-
-
-def adjusted_rand(
-    reference: Integer[Tensor, "*pixels"],
-    predicted: Integer[Tensor, "*pixels"],
-    foreground_only: bool = False,
-) -> float:
-    """ARI of one frame's or video's labels: [-0.5, 1], chance is 0, higher is better.
-
-    With `foreground_only` (FG-ARI) pixels of the reference background do not count; nan where
-    nothing is left. Two partitions that are both trivial in the same way agree perfectly, 1.
-    """
-    if foreground_only:
-        kept = reference != BACKGROUND
-        reference, predicted = reference[kept], predicted[kept]
-    if reference.numel() == 0:
-        return math.nan
-    table = _contingency(reference, predicted)[1]
-
-    def pairs(counts: Tensor) -> int:
-        return int((counts * (counts - 1) // 2).sum())
-
-    # Products of pair counts exceed 64 bits on video-sized inputs; Python's integers do not.
-    both, rows, columns = pairs(table), pairs(table.sum(1)), pairs(table.sum(0))
-    total = math.comb(reference.numel(), 2)
-    chance = rows * columns
-    most = (rows + columns) * total - 2 * chance
-    return 2 * (both * total - chance) / most if most else 1.0
-
-
-def mean_iou(reference: Integer[Tensor, "*pixels"], predicted: Integer[Tensor, "*pixels"]) -> float:
-    """Hungarian mIoU of one frame or video: [0, 1], higher is better.
-
-    Reference instances (background is none) and predicted segments are matched one to one for the
-    largest sum of IoU. Instances beyond the number of segments count zero; nan without instances.
-    """
-    iou = _instance_iou(reference, predicted)
-    if len(iou) == 0:
-        return math.nan
-    rows, columns = linear_sum_assignment(iou, maximize=True)
-    return float(iou[rows, columns].sum() / len(iou))
-
-
-def mean_best_overlap(
-    reference: Integer[Tensor, "*pixels"], predicted: Integer[Tensor, "*pixels"]
-) -> float:
-    """mBO of one frame or video: each instance's largest IoU with any segment, averaged.
-
-    [0, 1], higher is better, at least mIoU: a segment may serve several instances. Without any
-    instance nan.
-    """
-    iou = _instance_iou(reference, predicted)
-    return float(iou.max(1).mean()) if len(iou) else math.nan
 
 
 def attention_overlap(
@@ -344,28 +290,3 @@ def _interval(values: np.ndarray, sums: np.ndarray, counts: np.ndarray) -> Inter
     kept = counts > 0
     low, high = np.percentile(sums[kept] / counts[kept], PERCENTILES)
     return Interval(float(values.mean(dtype=np.float64)), float(low), float(high))
-
-
-def _contingency(reference: Tensor, predicted: Tensor) -> tuple[Tensor, Tensor]:
-    """The reference labels, and how many pixels each shares with each predicted label."""
-    names, row = _number_labels(reference.flatten())
-    others, column = _number_labels(predicted.flatten())
-    size = len(names) * len(others)
-    counts = torch.bincount(row * len(others) + column, minlength=size)
-    return names, counts.view(len(names), len(others))
-
-
-def _number_labels(labels: Tensor) -> tuple[Tensor, Tensor]:
-    """The labels that there are, in order, and which of them each pixel has."""
-    if labels.dtype != torch.uint8:
-        return labels.unique(return_inverse=True)
-    # A whole video's pixels need no sorting, so few labels are there.
-    there = torch.bincount(labels, minlength=256) > 0
-    return there.nonzero()[:, 0], (there.long().cumsum(0) - 1)[labels.long()]
-
-
-def _instance_iou(reference: Tensor, predicted: Tensor) -> np.ndarray:
-    """IoU of every reference instance with every predicted segment, over all pixels."""
-    names, shared = _contingency(reference, predicted)
-    union = shared.sum(1, keepdim=True) + shared.sum(0, keepdim=True) - shared
-    return np.asarray((shared.double() / union)[names != BACKGROUND].cpu().numpy())

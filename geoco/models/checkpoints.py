@@ -17,7 +17,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import safetensors
 import safetensors.torch
@@ -36,16 +36,15 @@ from geoco.files import (
     write_through,
     write_whole,
 )
+from geoco.models.checkpoint_header import FORMAT, Kind, parse_header
 from geoco.models.interface import Model
+from geoco.models.tensor_checks import check_finite, check_match
 
-FORMAT = 1
 WEIGHTS, STATE, BEST = "weights.safetensors", "state.safetensors", "best.json"
 FOLDER = "checkpoints"  # the folder of checkpoints in a run's
 REFITTED = "refitted"  # the folder of weights with a selector fitted afterwards
 _KEY = "geoco"
 _NAME = re.compile(r"step-(\d+)(\.replaced)?")
-
-Kind = Literal["weights", "state"]
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ def find_best(folder: Path) -> BestCheckpoint | None:
         step, value = int(raw["step"]), float(raw["value"])
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise GeocoError(
             f'{file}: damaged, expected {{"step": ..., "value": ...}}: delete it, and the next '
             "validation names the best checkpoint again"
@@ -205,27 +204,16 @@ def read_state(path: Path) -> TrainingState:
 
 
 def load_into(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
-    """Give a model the tensors read from `where`: the same names and shapes, or nothing changes.
+    """Give a model the tensors read from `where`: its names, shapes and types, or nothing changes.
 
-    Weights made for others may lack what was trained elsewhere; that is then read from there.
+    Floats of another width become those of the model. Weights made for others may lack what was
+    trained elsewhere; that is then read from there.
     """
     if isinstance(model, Model):
         tensors = _complete_pretrained(model, tensors, where)
     own = model.state_dict()
-    problems = [
-        *(f"'{name}' is missing from them" for name in own if name not in tensors),
-        *(f"'{name}' is not in the model" for name in tensors if name not in own),
-        *(
-            f"'{name}' is {list(tensors[name].shape)} and not {list(value.shape)} as in the model"
-            for name, value in own.items()
-            if name in tensors and tensors[name].shape != value.shape
-        ),
-    ]
-    if problems:
-        raise GeocoError(
-            f"{where}: these are weights of another model, {problems[0]}: build the model from the "
-            "configuration that is stored with them"
-        )
+    check_match(own, tensors, where)
+    check_finite(own, tensors, where)
     model.load_state_dict(dict(tensors))
 
 
@@ -311,7 +299,12 @@ def _read(path: Path, kind: Kind) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The header and the tensors of a file, whose checksum must be right."""
     header = _read_header(path, kind)
     # Clones, since these are views of the file, which may be gone before they are.
-    tensors = {name: value.clone() for name, value in safetensors.torch.load_file(path).items()}
+    try:
+        tensors = {name: value.clone() for name, value in safetensors.torch.load_file(path).items()}
+    except (safetensors.SafetensorError, OSError, KeyError, ValueError, RuntimeError):
+        raise GeocoError(
+            f"{path}: it holds tensors that cannot be read here: use another checkpoint"
+        ) from None
     if header.pop("checksum", None) != _compute_checksum(tensors, header):
         raise GeocoError(f"{path}: damaged, its checksum is wrong: use another checkpoint")
     return header, tensors
@@ -329,22 +322,7 @@ def _read_header(path: Path, kind: Kind) -> dict[str, Any]:
     except OSError as error:
         reason = error.strerror or "there is no such file"
         raise GeocoError(f"{path}: cannot read this file: {reason}") from None
-    try:
-        header = dict(json.loads(metadata[_KEY]))
-        version = header["format"]
-    except (KeyError, ValueError, TypeError):
-        raise GeocoError(
-            f"{path}: a safetensors file, but not a checkpoint of geoco-savi: its header has no "
-            f"'{_KEY}' that says which model it belongs to"
-        ) from None
-    if version != FORMAT:
-        raise GeocoError(
-            f"{path}: a checkpoint of format {version}, but this version of geoco-savi reads "
-            f"format {FORMAT}: install the version that wrote it"
-        )
-    if header.get("kind") != kind:
-        raise GeocoError(f"{path}: it holds {header.get('kind')}, where {kind} is needed")
-    return header
+    return parse_header(metadata.get(_KEY, ""), str(path), kind)
 
 
 def _compute_checksum(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:

@@ -1,25 +1,22 @@
 """GeoCo-SAVi, top to bottom as the method section reads: encode, bind slots, decode them."""
 
-import torch
-import torch._functorch.config
-from jaxtyping import Float, Float64
-from torch import Tensor, nn
+from jaxtyping import Float
+from torch import Tensor
 
-from geoco import config, geometry
-from geoco.errors import GeocoError
-from geoco.models import encoders, receptive_field
-from geoco.models.decoders import DECODERS, Fields
-from geoco.models.encoders import DinoEncoder
-from geoco.models.interface import Model
+from geoco import config
+from geoco.models import encoders
+from geoco.models.decoders import DECODERS
+from geoco.models.picture_model import PictureModel
 from geoco.models.selector import Selector
-from geoco.models.slots import Binding, SlotAttention, Slots
+from geoco.models.slots import Binding, SlotAttention
 from geoco.models.temporal import TemporalInitializer
 
 
-class GeoCo(Model):
+class GeoCo(PictureModel):
     """Slots with explicit appearance, position and scale."""
 
     settings: config.ModelConfig
+    attention: SlotAttention
 
     def __init__(self, settings: config.ModelConfig) -> None:
         super().__init__(settings)
@@ -43,14 +40,6 @@ class GeoCo(Model):
                 slots.dim, temporal.width, temporal.heads, temporal.hidden
             )
 
-    @property
-    def size(self) -> int:
-        return self.decoder.size
-
-    @property
-    def slot_count(self) -> int:
-        return self.settings.slots.count
-
     def bind(
         self,
         video: Float[Tensor, "batch time 3 height width"],
@@ -61,13 +50,8 @@ class GeoCo(Model):
 
         Without one, or with `temporal` off, it starts where the frame before it ended.
         """
-        if video.shape[-2:] != (self.size, self.size):
-            raise GeocoError(
-                f"the model works on {self.size} x {self.size} pixels, got "
-                f"{video.shape[-2]} x {video.shape[-1]}"
-            )
-        batch, time = video.shape[:2]
-        tokens = self.encoder(video.flatten(0, 1)).unflatten(0, (batch, time))
+        tokens = self.encode(video)
+        time = video.shape[1]
         start = self.attention.start_slots(positions)
         iterations = self.settings.slots.first_iterations
         bindings: list[Binding] = []
@@ -79,39 +63,3 @@ class GeoCo(Model):
                 start = self.temporal(history[-self.settings.temporal.history :])
             iterations = self.settings.slots.later_iterations
         return Binding.stack(bindings, 1)
-
-    def decode_slots(self, slots: Slots, extent: int = 1, alpha_only: bool = False) -> Fields:
-        fields: Fields = self.decoder(slots, extent, alpha_only)
-        return fields
-
-    @staticmethod
-    def compute_cold_scale(settings: config.ModelConfig) -> float:
-        size = settings.decoder.layers[-1][0]
-        return geometry.compute_uniform_scale(encoders.compute_token_side(settings.encoder, size))
-
-    def decoder_parameters(self) -> list[nn.Parameter]:
-        return list(self.decoder.parameters())
-
-    def picture_parameters(self) -> list[nn.Parameter]:
-        return [*self.encoder.parameters(), *self.decoder.parameters()]
-
-    @property
-    def pretrained_part(self) -> str | None:
-        return "encoder.backbone" if isinstance(self.encoder, DinoEncoder) else None
-
-    def read_pretrained(self) -> None:
-        if isinstance(self.encoder, DinoEncoder):
-            self.encoder.read_backbone()
-
-    def set_reference_scale(self, value: float) -> None:
-        self.decoder.set_reference_scale(value)
-
-    def compile_parts(self) -> None:
-        # Otherwise a compiled part frees what it saved on the first of the two backward passes.
-        torch._functorch.config.donated_buffer = False
-        self.encoder.compile(dynamic=False)
-        self.attention.compile(dynamic=False)
-        self.decoder.compile_parts()
-
-    def alpha_validity(self, scale: Float[Tensor, " slot"]) -> Float64[Tensor, "slot {self.size}"]:
-        return receptive_field.trace_alpha(self.decoder, scale)

@@ -83,6 +83,11 @@ class Model(nn.Module, ABC):
 
     # -- what most models need not change ----------------------------------------------------------
 
+    @property
+    def carries_slots(self) -> bool:
+        """Whether it was made to carry slots from frame to frame, whatever it was trained on."""
+        return self.temporal is not None
+
     def refine(self, fields: Fields, attention: Float[Tensor, "*scene slot token"]) -> Fields:
         """The fields of whole scenes after the selector, if there is one.
 
@@ -142,6 +147,9 @@ class Model(nn.Module, ABC):
 
     def set_reference_scale(self, value: float) -> None:
         """Move the scale at which steered layers are ordinary convolutions, where there are any."""
+
+    def set_gate_share(self, value: float) -> None:
+        """Move how far slots that a gate closes are closed, from 0 to 1, where there is a gate."""
 
     def compile_parts(self) -> None:
         """Compile what has many small operations, each part with a backward pass of its own."""

@@ -1,5 +1,6 @@
 """Models by name: shipped weights, a run, a file of weights, or a repository of the Hub."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,9 +10,10 @@ from geoco.config import Config
 from geoco.errors import GeocoError
 from geoco.files import PARTIAL, REPLACED
 from geoco.models import checkpoints
-from geoco.models.build import build
+from geoco.models.checkpoints import ModelWeights
 from geoco.models.hub import fetch_from_hub, is_hub_name
 from geoco.models.interface import Model
+from geoco.models.stored import build_stored
 
 # Beside the package in a checkout, inside it when installed from a wheel.
 _PACKAGE = Path(__file__).parents[1]
@@ -50,17 +52,9 @@ def load(name: str | Path, device: str = "cpu") -> LoadedModel:
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise GeocoError(f"device '{device}': expected cpu, or cuda where PyTorch finds one")
     weights = checkpoints.read_weights(find_weights(name))
-    model = build(weights.config.model, pretrained=False)
-    checkpoints.load_into(model, weights.tensors, str(name))
-    limits = weights.extra.get(TRAINED_SCALES)
-    low, high = (
-        (float(part) for part in limits.split())
-        if limits
-        else (0.0, weights.config.train.quality.largest_scale)
-    )
-    return LoadedModel(
-        str(name), model.to(device).eval(), weights.config, weights.step, (low, high)
-    )
+    model = build_stored(weights, str(name))
+    scales = _read_trained_scales(weights)
+    return LoadedModel(str(name), model.to(device).eval(), weights.config, weights.step, scales)
 
 
 def find_weights(name: str | Path) -> Path:
@@ -77,3 +71,19 @@ def find_weights(name: str | Path) -> Path:
         f"{name}: there is no such model: give a run, a file of weights"
         + (f", or one of {', '.join(known)}" if known else "")
     )
+
+
+def _read_trained_scales(weights: ModelWeights) -> tuple[float, float]:
+    text = weights.extra.get(TRAINED_SCALES)
+    if text is None:
+        return 0.0, weights.config.train.quality.largest_scale
+    try:
+        low, high = (float(part) for part in text.split())
+    except ValueError:
+        low = high = math.nan
+    if not 0 <= low <= high < math.inf:
+        raise GeocoError(
+            f"{weights.path}: its header says '{text:.40}' for the {TRAINED_SCALES}: expected two "
+            "numbers from zero up, the smaller one first"
+        )
+    return low, high

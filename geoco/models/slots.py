@@ -135,9 +135,9 @@ class SlotAttention(nn.Module):
         self.key = nn.Linear(token_dim, dim, bias=False)
         self.value = nn.Linear(token_dim, dim, bias=False)
         self.grid = nn.Linear(2, dim)
-        self.grid_mlp = _mlp(dim, grid_dim)
+        self.grid_mlp = build_mlp(dim, grid_dim)
         self.recurrence = nn.GRUCell(dim, dim)
-        self.update_mlp = _mlp(dim, update_dim)
+        self.update_mlp = build_mlp(dim, update_dim)
         self.readout = Readout(dim, gate_bound) if readout else None
 
     def start_slots(self, position: Float[Tensor, "batch slot 2"]) -> Slots:
@@ -227,11 +227,12 @@ def compute_attention_moments(
         return position, scale.clamp(SMALLEST_SCALE, LARGEST_SCALE)
 
 
-def _parts(slots: Slots) -> tuple[Tensor, Tensor, Tensor]:
-    return slots.appearance, slots.position, slots.scale
-
-
-def _mlp(dim: int, hidden: int) -> nn.Sequential:
+def build_mlp(dim: int, hidden: int) -> nn.Sequential:
+    """A layer in between, behind a norm of what comes in."""
     return nn.Sequential(
         nn.LayerNorm(dim), nn.Linear(dim, hidden), nn.ReLU(), nn.Linear(hidden, dim)
     )
+
+
+def _parts(slots: Slots) -> tuple[Tensor, Tensor, Tensor]:
+    return slots.appearance, slots.position, slots.scale

@@ -13,23 +13,55 @@ from torch import Tensor, nn
 from geoco.models.slots import LARGEST_SCALE, SMALLEST_SCALE, Slots
 
 
-class TemporalInitializer(nn.Module):
-    """Each slot looks at the other slots now, and at its own states up to now.
+class TimeSlotLayer(nn.Module):
+    """One layer of STATM: each slot looks at the other slots now, and at its own states up to now.
 
     Both looks are sets: nothing says which slot is which or how long ago a state was, so slots may
     come in any order and a history may have any length.
     """
 
-    def __init__(self, dim: int = 64, width: int = 128, heads: int = 4, hidden: int = 512) -> None:
+    def __init__(self, width: int, heads: int, hidden: int) -> None:
         super().__init__()
-        self.dim = dim
-        self.embed = nn.Linear(dim + 3, width)
         self.across = nn.MultiheadAttention(width, heads, batch_first=True)  # the slots
         self.across_norm = nn.LayerNorm(width)
         self.along = nn.MultiheadAttention(width, heads, batch_first=True)  # time
         self.along_norm = nn.LayerNorm(width)
         self.mlp = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
         self.norm = nn.LayerNorm(width)
+
+    def look_around(
+        self, states: Float[Tensor, "batch slot time width"]
+    ) -> Float[Tensor, "batch slot width"]:
+        """What each slot makes of the others and of its own past; the last state is that of now."""
+        now = states[:, :, -1]
+        others, _ = self.across(now, now, now, need_weights=False)
+        own = states.flatten(0, 1)
+        past, _ = self.along(own[:, -1:], own, own, need_weights=False)
+        seen = self.across_norm(now + others) + self.along_norm(now + past.view_as(now))
+        result: Tensor = self.norm(seen + self.mlp(seen))
+        return result
+
+
+class AppearancePredictor(TimeSlotLayer):
+    """The appearances of the next frame from those of all frames so far: STATM's own predictor.
+
+    Gradients flow back through all of them. Slots have this layer's width.
+    """
+
+    def forward(
+        self, history: Sequence[Float[Tensor, "batch slot dim"]]
+    ) -> Float[Tensor, "batch slot dim"]:
+        with torch.autocast(history[-1].device.type, enabled=False):
+            return self.look_around(torch.stack(list(history), 2).to(self.norm.weight.dtype))
+
+
+class TemporalInitializer(TimeSlotLayer):
+    """The next start of slots with position and scale: where they are, and a learned correction."""
+
+    def __init__(self, dim: int = 64, width: int = 128, heads: int = 4, hidden: int = 512) -> None:
+        super().__init__(width, heads, hidden)
+        self.dim = dim
+        self.embed = nn.Linear(dim + 3, width)
         self.residual = nn.Linear(width, dim + 3)
         nn.init.zeros_(self.residual.weight)
         nn.init.zeros_(self.residual.bias)
@@ -44,28 +76,14 @@ class TemporalInitializer(nn.Module):
         last = states[-1]
         # A few slots only, so that full precision costs nothing and coordinates are never rounded.
         with torch.autocast(last.scale.device.type, enabled=False):
-            change = self.residual(
-                self._attend(torch.stack([_flatten_state(slots) for slots in states], 2))
-            )
+            flat = torch.stack([_flatten_state(slots) for slots in states], 2)
+            change = self.residual(self.look_around(self.embed(flat.to(self.embed.weight.dtype))))
             appearance, position, scale = change.split((self.dim, 2, 1), -1)
             return Slots(
                 last.appearance + appearance,
                 (last.position + position).clamp(-1, 1),
                 (last.scale * scale[..., 0].exp()).clamp(SMALLEST_SCALE, LARGEST_SCALE),
             )
-
-    def _attend(
-        self, states: Float[Tensor, "batch slot time state"]
-    ) -> Float[Tensor, "batch slot width"]:
-        """What each slot makes of the others and of its own past."""
-        tokens = self.embed(states.to(self.embed.weight.dtype))
-        now = tokens[:, :, -1]
-        others, _ = self.across(now, now, now, need_weights=False)
-        own = tokens.flatten(0, 1)
-        past, _ = self.along(own[:, -1:], own, own, need_weights=False)
-        seen = self.across_norm(now + others) + self.along_norm(now + past.view_as(now))
-        result: Tensor = self.norm(seen + self.mlp(seen))
-        return result
 
 
 def _flatten_state(slots: Slots) -> Float[Tensor, "batch slot state"]:

@@ -31,10 +31,13 @@ class Binds(Protocol):
 def knows_videos(config: Config) -> bool:
     """Whether a model was trained to carry slots from frame to frame, by its configuration.
 
-    On windows of several frames, or with a temporal initializer.
+    On windows of several frames, with a temporal initializer, or with a predictor.
     """
-    temporal = getattr(config.model, "temporal", None)  # other kinds of models need not have one
-    return config.data.window.length > 1 or (temporal is not None and temporal.enabled)
+    # Other kinds of models need not have either.
+    temporal = getattr(config.model, "temporal", None)
+    predicts = getattr(config.model, "predictor", None) is not None
+    carries = predicts or (temporal is not None and temporal.enabled)
+    return carries or config.data.window.length > 1
 
 
 @torch.no_grad()

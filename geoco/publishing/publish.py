@@ -26,8 +26,8 @@ from geoco.evaluation.figures import FOLDER as FIGURES
 from geoco.evaluation.run import describe_population
 from geoco.files import PARTIAL, REPLACED, recover_folder, write_folder, write_through
 from geoco.models import checkpoints, hub, pretrained
-from geoco.models.build import build
 from geoco.models.dino import STAND_IN
+from geoco.models.stored import build_stored
 from geoco.publishing import model_card, reference_windows
 from geoco.publishing.model_card import Card, MeasuredResults
 from geoco.publishing.reference_windows import FirstWindows
@@ -96,8 +96,7 @@ def publish(
     weights = checkpoints.read_weights(source)
     config = _override_places(weights.config, places)
     shared = make_portable(config)
-    model = build(weights.config.model, pretrained=False)
-    checkpoints.load_into(model, weights.tensors, str(source))
+    model = build_stored(weights, str(source))
     ours = adapter(model.eval(), config)
     measured = None
     if results is not None:

@@ -5,7 +5,13 @@
 
 from geoco.training.geoco_objective import GeoCoObjective
 from geoco.training.objective import Objective
+from geoco.training.staitus_objective import StaitusObjective
+from geoco.training.statm_objective import StatmObjective
 
-objectives: dict[str, type[Objective]] = {"geoco": GeoCoObjective}
+objectives: dict[str, type[Objective]] = {
+    "geoco": GeoCoObjective,
+    "statm": StatmObjective,
+    "staitus": StaitusObjective,
+}
 
 __all__ = ["Objective", "objectives"]

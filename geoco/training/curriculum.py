@@ -43,6 +43,7 @@ class Plan:
     temporal_learning_rate: float
     selector_learning_rate: float
     reference_scale: float
+    gate_share: float  # of the ramp of the term `gate`: how far a gate of slots has closed
     selector_cap: float
     phase: str
 
@@ -84,7 +85,7 @@ class Curriculum:
             )
             cap = self._selector.cap * _ramp_share(step, selector.apply, selector.ramp)
         final = self._cold_scale if self._decoder is None else self._decoder.reference_scale
-        reference = train.reference
+        reference, gate = train.reference, self._active_phase("gate", step)
         return Plan(
             mode=self._mode(step),
             weights={term: self._weight(term, step) for term in TERMS},
@@ -95,6 +96,7 @@ class Curriculum:
             reference_scale=continue_reference_scale(
                 step, self._cold_scale, final, reference.start, reference.length
             ),
+            gate_share=0.0 if gate is None else _ramp_share(step, gate.start, gate.ramp),
             selector_cap=cap,
             phase=self._phases_until(step)[-1].name,
         )

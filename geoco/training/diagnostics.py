@@ -82,11 +82,9 @@ def measure_gradient_norms(
             continue
         for parameter in model.parameters():
             parameter.grad = None
-        if term in TERMS:
-            weights = {t: plan.weights[t] if t == term else 0.0 for t in TERMS}
-            stepper.evaluate(batch, draws, replace(plan, weights=weights)).backward()
-        else:
-            torch.autograd.backward(stepper.evaluate(batch, draws, plan).by_name[term])
+        weights = {t: plan.weights[t] if t == term else 0.0 for t in TERMS}
+        losses = stepper.evaluate(batch, draws, replace(plan, weights=weights))
+        losses.backward_alone(term, weights.get(term, 1.0))
         stepper.sum_gradients()
         for name, part in model.named_children():
             squares = [p.grad.square().sum() for p in part.parameters() if p.grad is not None]

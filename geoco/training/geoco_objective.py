@@ -65,6 +65,10 @@ class GeoCoLosses(Losses):
             for parameter, gradient in zip(selector_parameters, for_selector, strict=True):
                 add_gradient(parameter, gradient)
 
+    def backward_alone(self, name: str, weight: float) -> None:
+        """By the same passes: the losses were computed with the weight of this one alone."""
+        self.backward()
+
 
 class GeoCoObjective(Objective):
     """The six terms of the paper, one of ours, and the selector's own loss."""

@@ -1,6 +1,8 @@
 """A training from its beginning: on which machine, as a new run or one to go on with."""
 
 import os
+import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -9,12 +11,14 @@ import torch
 from lightning.fabric import Fabric
 from rich.console import Console
 
-from geoco.config import Config
+from geoco.config import Config, WindowConfig
+from geoco.data import open_dataset, open_training
 from geoco.errors import GeocoError
 from geoco.models import checkpoints
 from geoco.models.build import build
 from geoco.ops.steered import choose_backend
 from geoco.training.curriculum import Curriculum
+from geoco.training.metrics_log import read_metrics
 from geoco.training.run_folder import Run
 from geoco.training.step import find_objective
 from geoco.training.trainer import Trainer
@@ -37,31 +41,85 @@ def start_training(
     console: Console,
     origin: Path | None = None,
 ) -> None:
-    """Go on with the run that is there, or start one by a config, maybe at a checkpoint's step."""
-    if config is not None and origin is not None:
-        _check_origin(origin, config)
-    settings = (Run.open(folder).config if config is None else config).train
+    """Go on with the run that is there, or start one by a config, maybe at a checkpoint's step.
+
+    What cannot begin leaves no folder behind.
+    """
+    until = None if minutes is None else time.monotonic() + 60 * minutes
     if config is not None:
-        find_objective(config)
+        check_start(config)
+        if origin is not None:
+            _check_origin(origin, config)
+    settings = (Run.open(folder).config if config is None else config).train
     fabric = _launch_fabric(machine, settings.precision)
     if config is not None and fabric.is_global_zero:
         Run.create(folder, config, origin)
     fabric.barrier()
-    trainer = Trainer(Run.open(folder), fabric, console)
-    tell = console.print if fabric.is_global_zero else lambda *_, **__: None
-    tell(
-        f"{folder}: {trainer.curriculum.steps:,} steps on {describe_backends(trainer)}",
-        soft_wrap=True,
-    )
-    if trainer.step:
-        tell(f"goes on at step {trainer.step:,}")
-    if trainer.train(minutes):
-        tell(f"finished: {folder}", soft_wrap=True)
+    run = Run.open(folder)
+    try:
+        with run.lock() if fabric.is_global_zero else nullcontext():
+            trainer = _prepare(run, fabric, console, until, config is not None)
+            finished = trainer.train(until)
+    except OSError as error:
+        raise GeocoError(
+            f"{folder}: cannot write this run: {error.strerror}: once that is solved, "
+            f"geoco train --resume {folder} goes on"
+        ) from None
+    if finished:
+        trainer.report.say(f"finished: {folder}{_describe_scores(run)}")
+        trainer.report.say(f"next: geoco serve {folder}, or geoco eval {folder} --windows 100")
     else:
-        tell(
-            f"stopped at step {trainer.step:,}: geoco train --resume {folder} goes on",
-            soft_wrap=True,
+        trainer.report.say(
+            f"stopped at step {trainer.step:,}: geoco train --resume {folder} goes on"
         )
+
+
+def check_start(config: Config) -> None:
+    """Whether a run of this configuration can begin; before anything is written."""
+    find_objective(config)
+    model, data = build(config.model, pretrained=False), config.data
+    if (data.height, data.width) != (model.size, model.size):
+        raise GeocoError(
+            f"data.height={data.height} data.width={data.width}: this model reads and draws "
+            f"{model.size} x {model.size} pixels: set both to {model.size}, or let "
+            f"model.decoder.layers end with the side of your frames, which must be squares"
+        )
+    # Clips of every phase, also of those that begin after hours.
+    curriculum = Curriculum(config, model.cold_scale)
+    for frames in sorted({curriculum.plan(step).mode.frames for step in curriculum.mode_starts()}):
+        open_training(config, WindowConfig(length=frames, stride=config.train.stride))
+    open_dataset(data, "val")
+
+
+def _prepare(
+    run: Run, fabric: Fabric, console: Console, until: float | None, is_new: bool
+) -> Trainer:
+    """A trainer that is ready for its next step; a new run that cannot begin is removed."""
+    try:
+        trainer = Trainer(run, fabric, console)
+        trainer.report.say(
+            f"{run.folder}: {trainer.curriculum.steps:,} steps on {describe_backends(trainer)}"
+        )
+        if trainer.step:
+            trainer.report.say(f"goes on at step {trainer.step:,}")
+        trainer.prepare(until)
+    except Exception:
+        if is_new and fabric.is_global_zero:
+            run.discard()
+        raise
+    return trainer
+
+
+def _describe_scores(run: Run) -> str:
+    """The last validation, and the best."""
+    scores = read_metrics(run.validation)
+    if not scores["step"]:
+        return ""
+    best = max(range(len(scores["step"])), key=lambda row: scores["psnr"][row])
+    text = f", PSNR of validation clips {scores['psnr'][-1]:.2f} dB"
+    if best == len(scores["step"]) - 1:
+        return f"{text}, the best so far"
+    return f"{text} (best {scores['psnr'][best]:.2f} dB at step {scores['step'][best]:,.0f})"
 
 
 def _check_origin(origin: Path, config: Config) -> None:

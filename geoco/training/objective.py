@@ -49,6 +49,10 @@ class Losses:
         """Add the gradients to `.grad` of the model's parameters."""
         torch.autograd.backward(self.total)
 
+    def backward_alone(self, name: str, weight: float) -> None:
+        """The same of one loss alone, times a weight."""
+        torch.autograd.backward(weight * self.by_name[name])
+
 
 class Objective(ABC):
     """How a kind of model is trained.

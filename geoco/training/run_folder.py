@@ -8,8 +8,11 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -22,6 +25,9 @@ from geoco.config import Config
 from geoco.errors import GeocoError
 from geoco.files import PARTIAL, write_whole
 from geoco.models import checkpoints
+
+if sys.platform != "win32":
+    import fcntl
 
 CONFIG, ENVIRONMENT, METRICS, README = "config.yaml", "environment.json", "metrics.csv", "README.md"
 _SOURCE = Path(__file__).parents[1]  # the package
@@ -93,6 +99,30 @@ class Run:
             raise GeocoError(f"{file}: cannot read this file: {error.strerror}") from None
         return cls(folder, configuration.loads(text, str(file)))
 
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """One training at a time. The lock ends with the process, however that ends."""
+        file = self.folder / CONFIG
+        try:
+            # To write, which nobody does: network file systems lock no other files.
+            opened = file.open("r+b")
+        except OSError as error:
+            raise GeocoError(f"{file}: cannot write here: {error.strerror}") from None
+        with opened:
+            if sys.platform != "win32":
+                try:
+                    fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise GeocoError(
+                        f"{self.folder}: a training of this run is at work already: let it end, or "
+                        "stop it first"
+                    ) from None
+            yield
+
+    def discard(self) -> None:
+        """Remove a run that could not begin, with its folder."""
+        shutil.rmtree(self.folder)
+
     @property
     def checkpoints(self) -> Path:
         return self.folder / checkpoints.FOLDER
@@ -104,6 +134,10 @@ class Run:
     @property
     def metrics(self) -> Path:
         return self.folder / METRICS
+
+    @property
+    def validation(self) -> Path:
+        return self.folder / "validation.csv"
 
     @property
     def tensorboard(self) -> Path:

@@ -197,6 +197,7 @@ class Stepper:
         for index, term in enumerate(TERMS):
             self.weights[index].fill_(plan.weights[term])
         self.model.set_reference_scale(plan.reference_scale)
+        self.model.set_gate_share(plan.gate_share)
         rates = [plan.learning_rate, plan.temporal_learning_rate]
         for group, rate in zip(self.optimizer.param_groups, rates, strict=False):
             _set_rate(group, rate)

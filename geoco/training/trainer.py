@@ -14,13 +14,6 @@ import numpy as np
 import torch
 from lightning.fabric import Fabric
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from torch import Tensor
 
 from geoco import drawing
@@ -35,6 +28,7 @@ from geoco.training.curriculum import TERMS, Curriculum
 from geoco.training.logs import SCHEDULE, RunLogs
 from geoco.training.metrics_log import draw_curves
 from geoco.training.objective import Draws
+from geoco.training.report import TrainingReport
 from geoco.training.run_folder import Run
 from geoco.training.step import Stepper
 
@@ -56,7 +50,7 @@ class Trainer:
     """A run in progress."""
 
     def __init__(self, run: Run, fabric: Fabric, console: Console) -> None:
-        self.run, self.fabric, self.console = run, fabric, console
+        self.run, self.fabric = run, fabric
         self.config: Config = run.config
         self.settings = self.config.train
         if self.settings.batch % fabric.world_size:
@@ -71,15 +65,40 @@ class Trainer:
         self.curriculum = Curriculum(self.config, self.model.cold_scale)
         self.stepper = Stepper(self.model, self.config, fabric)
         self.step = 0
+        self.report = TrainingReport(
+            console,
+            fabric.is_global_zero,
+            self.curriculum.steps,
+            self.settings.batch,
+            fabric.device.type == "cpu",
+        )
+        self._until: float | None = None  # when preparing frames is no use any more
+        self._clips: ValidationClips | None = None
         self._feeds: dict[int, Feed] = {}
         self._restore()
         self.logs = RunLogs.open(run, self.stepper, self.step) if fabric.is_global_zero else None
 
-    def train(self, minutes: float | None = None) -> bool:
-        """Go on to the end, or for so many minutes; True at the end. Leaves a checkpoint always."""
+    def prepare(self, until: float | None = None) -> None:
+        """Get ready for the next step; an error where `until` would pass before that."""
+        self._until = until
+        try:
+            if not self._is_finished():
+                self._open_feed(self.curriculum.plan(self.step).mode.frames)
+            self._clips = self._load_validation()
+        except BaseException:
+            self.close()
+            raise
+
+    def train(self, until: float | None = None) -> bool:
+        """Go on to the end, or to a time of the monotonic clock; True at the end.
+
+        A checkpoint is left always.
+        """
+        if self._clips is None:
+            self.prepare(until)
         try:
             try:
-                self._loop(None if minutes is None else time.monotonic() + 60 * minutes)
+                self._loop(until)
             finally:
                 # Also after an interruption, and by `_check` not after a loss gone wrong.
                 if sys.exc_info()[0] in (None, KeyboardInterrupt):
@@ -96,40 +115,40 @@ class Trainer:
             self.logs.close()
 
     def _loop(self, until: float | None) -> None:
-        clips = self._load_validation()
-        with _progress_bar(self.console, self.fabric.is_global_zero) as bar:
-            total = self.curriculum.steps
-            task = bar.add_task("training", total=total, completed=self.step, pace="")
+        with self.report:
+            self.report.begin(self.step)
             while not self._is_finished():
                 before, at = self.step, time.monotonic()
-                description = self._train_interval(clips, until)
+                self._train_interval(until)
                 rate = (self.step - before) / (time.monotonic() - at)
-                images = rate * self.settings.batch
                 if self.logs is not None:
+                    images = rate * self.settings.batch
                     values = {"milliseconds_per_step": 1000 / rate, "images_per_second": images}
                     self.logs.pace.append(self.step, values)
-                pace = f"{1000 / rate:.1f} ms/step {images:.0f} images/s"
-                bar.update(task, completed=self.step, description=description, pace=pace)
                 if until is not None and time.monotonic() > until:
                     break
 
     # -- the loop's parts --------------------------------------------------------------------------
 
-    def _train_interval(self, clips: ValidationClips, until: float | None) -> str:
-        """Steps until metrics are logged, or until a time; what the terminal says of them."""
+    def _train_interval(self, until: float | None) -> None:
+        """Steps until metrics are logged, or until a time."""
         settings = self.settings
+        assert self._clips is not None
         while True:
             self._advance()
+            if self.report.is_due(self.step) or self._is_finished():
+                self.report.update(self.step, self._describe_losses())
             is_logged = self.step % settings.log_every == 0 or self._is_finished()
-            description = self._log_metrics() if is_logged else ""
+            if is_logged:
+                self._log_metrics()
             if self.step % settings.picture_every == 0 or self._is_finished():
-                self._draw_scenes(clips)
+                self._draw_scenes(self._clips)
             if self.step % settings.checkpoint_every == 0:
                 self._save()
             if self.step % settings.validate_every == 0 or self._is_finished():
-                self._validate(clips)
+                self._validate(self._clips)
             if is_logged or (until is not None and time.monotonic() > until):
-                return description
+                return
 
     def _advance(self) -> None:
         plan = self.curriculum.plan(self.step)
@@ -142,8 +161,15 @@ class Trainer:
         self.stepper(batch, draws, plan)
         self.step += 1
 
-    def _log_metrics(self) -> str:
-        """Read the metrics off the device and write them down; a line about them."""
+    def _describe_losses(self) -> str:
+        """The phase, and mean losses since they were last logged; changes nothing."""
+        stepper, plan = self.stepper, self.curriculum.plan(self.step - 1)
+        means = dict(zip(stepper.columns, (stepper.sums / stepper.count).tolist(), strict=True))
+        active = [t for t in stepper.objective.terms if t not in TERMS or t in plan.mode.terms]
+        return f"{plan.phase}: {' '.join(f'{term} {means[term]:.2e}' for term in active)}"
+
+    def _log_metrics(self) -> None:
+        """Read the metrics off the device and write them down."""
         self._check()
         stepper, plan = self.stepper, self.curriculum.plan(self.step - 1)
         means = dict(zip(stepper.columns, (stepper.sums / stepper.count).tolist(), strict=True))
@@ -151,8 +177,6 @@ class Trainer:
         stepper.count.zero_()
         if self.logs is not None:
             self.logs.metrics.append(self.step, means | {k: getattr(plan, k) for k in SCHEDULE})
-        active = [t for t in stepper.objective.terms if t not in TERMS or t in plan.mode.terms]
-        return f"{plan.phase}: {' '.join(f'{term} {means[term]:.2e}' for term in active)}"
 
     def _check(self) -> None:
         """Stop at a loss that is not finite; the weights are still those before it."""
@@ -237,8 +261,12 @@ class Trainer:
             def rows(step: int) -> np.ndarray:
                 return order(step)[rank * share : (rank + 1) * share]
 
-            kind = ResidentFeed if self.settings.feed == "resident" else StreamFeed
-            self._feeds = {frames: kind(dataset, rows, self.fabric.device)}
+            device = self.fabric.device
+            if self.settings.feed == "resident":
+                watch = self.report.watch_preparation(self._until)
+                self._feeds = {frames: ResidentFeed(dataset, rows, device, watch)}
+            else:
+                self._feeds = {frames: StreamFeed(dataset, rows, device)}
         return self._feeds[frames]
 
     def _sample_draws(self, step: int, frames: int) -> Draws:
@@ -264,15 +292,3 @@ class Trainer:
 
     def _to_device(self, value: Tensor) -> Tensor:
         return to_device(value, self.fabric.device)
-
-
-def _progress_bar(console: Console, shown: bool) -> Progress:
-    return Progress(
-        BarColumn(20),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[pace]}"),
-        TextColumn("{task.description}"),
-        console=console,
-        disable=not shown,
-    )

@@ -4,14 +4,19 @@ Another site in the same browser can send requests to this machine, or point a n
 it. So only known names are answered, and no page but our own.
 """
 
+import asyncio
 import json
+import time
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from geoco.web.sessions import Sessions
 from geoco.web.settings import MEBIBYTE, Settings
+from geoco.web.work_queue import ENDING
 
 POLICY = "; ".join(
     (
@@ -39,16 +44,19 @@ BULKY = ("/uploads", "/imports")  # where files come in
 class RequestGuard:
     """Checks hosts and origins, counts bytes, sets headers."""
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self.app, self.settings = app, settings
+    def __init__(self, app: ASGIApp, settings: Settings, sessions: Sessions) -> None:
+        self.app, self.settings, self.sessions = app, settings, sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        started = False
 
         async def send_with_headers(message: Message) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
+                started = True
                 headers = MutableHeaders(scope=message)
                 headers.update(HEADERS)
                 own = scope["path"].startswith("/api/")
@@ -65,7 +73,16 @@ class RequestGuard:
         if refusal is not None:
             await _send_refusal(send_with_headers, *refusal)
             return
-        await self.app(scope, _limit_bytes(receive, most), send_with_headers)
+        body = _Body(receive, most, self.settings, self.sessions)
+        try:
+            await self.app(scope, body.receive, send_with_headers)
+        except ClientDisconnect:
+            pass  # nobody is left to be answered
+        except asyncio.CancelledError:  # the server ends, and waits for nobody any more
+            if not started:
+                await _send_refusal(send_with_headers, 503, ENDING)
+        finally:
+            self.sessions.forget(body.received)
 
     def _find_refusal(self, headers: Headers, most: int) -> tuple[int, str] | None:
         host = headers.get("host", "")
@@ -73,27 +90,46 @@ class RequestGuard:
             known = ", ".join(self.settings.hosts)
             return 400, f"this server answers to {known} only: open it by one of these names"
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host:
+        try:
+            foreign = origin is not None and urlsplit(origin).netloc != host
+        except ValueError:
+            return 400, "the origin of this request is no address that can be read"
+        if foreign:
             return 403, "this server takes requests from its own page only"
         length = headers.get("content-length", "")
-        if length.isascii() and length.isdigit() and int(length) > most:
+        number = length.isascii() and length.isdigit()
+        if number and (len(length) > 18 or int(length) > most):
             return 413, _describe_limit(most)
         return None
 
 
-def _limit_bytes(receive: Receive, most: int) -> Receive:
-    """A length may be left out, or be a lie: what really comes is counted."""
-    received = 0
+class _Body:
+    """What comes in of a request: a length may be left out, or be a lie, so it is counted."""
 
-    async def receive_counted() -> Message:
-        nonlocal received
-        message = await receive()
-        received += len(message.get("body", b""))
-        if received > most:
-            raise HTTPException(413, _describe_limit(most))
+    def __init__(self, receive: Receive, most: int, settings: Settings, sessions: Sessions) -> None:
+        self.received = 0
+        self._receive, self._most = receive, most
+        self._settings, self._sessions = settings, sessions
+        self._complete = False
+        self._end = time.monotonic() + settings.request_seconds
+
+    async def receive(self) -> Message:
+        if self._complete:  # only the end of the connection can follow
+            return await self._receive()
+        wait = min(self._settings.silent_seconds, self._end - time.monotonic())
+        try:
+            message = await asyncio.wait_for(self._receive(), wait)
+        except TimeoutError:
+            raise HTTPException(
+                408, "the request does not come in: send it again, faster", {"Connection": "close"}
+            ) from None
+        count = len(message.get("body", b""))
+        if self.received + count > self._most:
+            raise HTTPException(413, _describe_limit(self._most))
+        self._sessions.receive(count)
+        self.received += count
+        self._complete = not message.get("more_body", False)
         return message
-
-    return receive_counted
 
 
 def _strip_port(host: str) -> str:

@@ -1,7 +1,7 @@
 """The addresses of the server and what they do. Model work goes through the work queue."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
@@ -64,19 +64,40 @@ class Service:
         self, session: Session, state: SceneState, work: Callable[[], Result]
     ) -> Result:
         """Do work that needs a state, remember the state and keep the memory in its limits."""
-        result = await self.queue.run(work)
-        session.keep_state(state)
-        self.sessions.trim()
-        return result
+
+        def finish(result: Result | None) -> None:
+            self._keep_state(session, None if result is None else state)
+
+        return await self.queue.run(work, finish)
 
     async def answer_state(
         self, session: Session, state: SceneState, frame: int = 0
     ) -> StateAnswer:
-        def work() -> StateAnswer:
-            check_frame(state.compute_scene(), frame)
-            return StateAnswer.from_state(state, frame)
+        return await self.compute(session, state, lambda: StateAnswer.from_state(state, frame))
 
-        return await self.compute(session, state, work)
+    async def answer_start(
+        self, session: Session, make_state: Callable[[], SceneState]
+    ) -> StateAnswer:
+        """The first state of a history, whose file is read in the same turn of a worker."""
+
+        def work() -> tuple[SceneState, StateAnswer]:
+            state = make_state()
+            return state, StateAnswer.from_state(state, 0)
+
+        def finish(result: tuple[SceneState, StateAnswer] | None) -> None:
+            self._keep_state(session, None if result is None else result[0])
+
+        return (await self.queue.run(work, finish))[1]
+
+    def _keep_state(self, session: Session, state: SceneState | None) -> None:
+        """Whatever was computed counts: for an answer, a preview, a file, or in vain."""
+        try:
+            if state is None:
+                session.limit_memory()
+            else:
+                session.keep_state(state)
+        finally:
+            self.sessions.trim()
 
 
 # Not in threads of their own, as plain functions would be: sessions are touched by the event loop
@@ -89,8 +110,9 @@ async def _get_service(request: Request) -> Service:
 async def _find_session(
     service: Annotated[Service, Depends(_get_service)],
     session: Annotated[str, Path(description="The secret id of a session")],
-) -> Session:
-    return service.sessions.find(session)
+) -> AsyncIterator[Session]:
+    with service.sessions.use(session) as used:
+        yield used
 
 
 async def _find_state(
@@ -218,11 +240,16 @@ async def open_upload(
     seed: Annotated[Seed, Query()] = SEED,
 ) -> StateAnswer:
     """The body is the file itself. Its kind is read from its content, not from its type or name."""
+    service.queue.check()
     data = await request.body()
-    size, settings = service.editor.model.size, service.settings
-    opened = await service.queue.run(lambda: uploads.read_upload(data, size, settings))
-    start = OpenedFrames(service.editor, opened.frames, seed, opened.frames_per_second)
-    return await service.answer_state(session, SceneState(start, opened.notes))
+    editor = service.editor
+
+    def make_state() -> SceneState:
+        opened = uploads.read_upload(data, editor.model.size, service.settings)
+        start = OpenedFrames(editor, opened.frames, seed, opened.frames_per_second)
+        return SceneState(start, opened.notes)
+
+    return await service.answer_start(session, make_state)
 
 
 @router.post(
@@ -234,11 +261,14 @@ async def open_upload(
 )
 async def import_edits(service: TheService, session: TheSession, request: Request) -> StateAnswer:
     """The body is a file that `edits.json` gave, here or from Python."""
+    service.queue.check()
     data = await request.body()
-    text, is_film = await service.queue.run(lambda: uploads.read_edit_list(data, service.settings))
-    return await service.answer_state(
-        session, SceneState(ImportedEdits(service.editor, text, is_film))
-    )
+
+    def make_state() -> SceneState:
+        text, is_film = uploads.read_edit_list(data, service.settings)
+        return SceneState(ImportedEdits(service.editor, text, is_film))
+
+    return await service.answer_start(session, make_state)
 
 
 def _find_sample(samples: dict[str, Sample], name: str) -> Sample:
@@ -289,7 +319,7 @@ async def preview_edit(
         assert not isinstance(edited, Film)
         return PreviewAnswer.from_scene(edited, frame)
 
-    return await service.queue.run(work)
+    return await service.compute(session, state, work)
 
 
 @router.get(_STATE + "/frames", responses=_describe_problems(404), summary="All frames of a state")

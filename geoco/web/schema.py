@@ -22,6 +22,7 @@ from geoco.editing.decoded import SlotView
 from geoco.editing.editor import SEED, Editor, Film, Scene
 from geoco.editing.operations import EditRequest
 from geoco.models.slots import LARGEST_SCALE, SMALLEST_SCALE
+from geoco.web.exports import check_frame
 from geoco.web.samples import Sample
 from geoco.web.sessions import SceneOrFilm, SceneState
 from geoco.web.settings import Settings
@@ -86,12 +87,20 @@ class LimitsAnswer(_Answer):
     upload_bytes: int
     pixels: int
     video_frames: int
+    video_pixels: int
     film_frames: int
     idle_seconds: float
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "LimitsAnswer":
-        return cls(**{name: getattr(settings, name) for name in cls.model_fields})
+        return cls(
+            upload_bytes=settings.upload_bytes,
+            pixels=settings.reading.pixels,
+            video_frames=settings.reading.frames,
+            video_pixels=settings.reading.video_pixels,
+            film_frames=settings.film_frames,
+            idle_seconds=settings.idle_seconds,
+        )
 
 
 class SessionAnswer(_Answer):
@@ -196,6 +205,7 @@ class StateAnswer(_Answer):
     @classmethod
     def from_state(cls, state: SceneState, number: int) -> "StateAnswer":
         scene = state.compute_scene()
+        check_frame(scene, number)
         return cls(
             id=state.id,
             kind="video" if isinstance(scene, Film) else "picture",

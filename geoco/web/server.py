@@ -16,6 +16,7 @@ from rich.console import Console
 
 from geoco.editing.editor import Editor
 from geoco.errors import GeocoError
+from geoco.media import TooLargeError
 from geoco.web.middleware import HEADERS, RequestGuard
 from geoco.web.routes import Service, router
 from geoco.web.samples import SampleMaker, make_solids_samples
@@ -67,7 +68,7 @@ def create_app(
     app.add_exception_handler(Exception, _answer_failure)
     mimetypes.add_type("text/javascript", ".js")  # some systems say text/plain
     app.mount("/", StaticFiles(directory=STATIC, html=True), name="page")
-    app.add_middleware(RequestGuard, settings=settings)
+    app.add_middleware(RequestGuard, settings=settings, sessions=service.sessions)
     return app
 
 
@@ -110,7 +111,7 @@ async def _expire_sessions(service: Service) -> None:
 
 
 async def _answer_refusal(_: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"detail": str(error)}, 422)
+    return JSONResponse({"detail": str(error)}, 413 if isinstance(error, TooLargeError) else 422)
 
 
 async def _answer_invalid(_: Request, error: Exception) -> JSONResponse:

@@ -7,20 +7,21 @@ it needs are only a cache, dropped when memory runs short and made again when th
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any
 
 import numpy as np
 from fastapi import HTTPException
 from jaxtyping import UInt8
-from torch import Tensor
 
 from geoco.editing.editor import Editor, Film, Scene
 from geoco.editing.operations import EditRequest
 from geoco.errors import GeocoError
+from geoco.web import memory
 from geoco.web.settings import MEBIBYTE, Settings
+from geoco.web.work_queue import refuse_busy
 
 SceneOrFilm = Scene | Film
 SECRET_BYTES = 24
@@ -80,6 +81,11 @@ class SceneState:
     cached: SceneOrFilm | None = None
     count: int = 0  # of edits since the start
 
+    @property
+    def sources(self) -> "list[SceneState]":
+        """The states that it is made from."""
+        return [state for state in (self.parent, self.donor) if state is not None]
+
     def derive(self, edit: EditRequest, donor: "SceneState | None" = None) -> "SceneState":
         return SceneState(self.start, self.notes, self, edit, donor, count=self.count + 1)
 
@@ -115,6 +121,8 @@ class Session:
         self.id = draw_id()
         self.used = now
         self.held = 0  # bytes, when they were counted last
+        self.largest = 0  # bytes of the largest state so far
+        self.working = 0  # requests that are not answered yet
         self._settings = settings
         self._states: OrderedDict[str, SceneState] = OrderedDict()
 
@@ -152,20 +160,26 @@ class Session:
     def keep_state(self, state: SceneState) -> None:
         """Remember a state; the oldest are forgotten and the memory is kept within its limit."""
         most = self._settings.session_bytes
-        needed = _count_own_bytes(state)
+        needed = memory.count_own_bytes(state)
         if needed > most:
+            state.cached = None
             raise GeocoError(
                 f"this needs {needed / MEBIBYTE:.1f} MiB, more than the {most / MEBIBYTE:.1f} MiB "
                 "of a session: use fewer frames"
             )
+        self.largest = max(self.largest, needed)
         self._states[state.id] = state
         while len(self._states) > self._settings.states:
             self._states.popitem(last=False)
+        self.limit_memory(state)
+
+    def limit_memory(self, newest: SceneState | None = None) -> None:
+        """Count what the states hold now, and drop what is too much, but not of the newest."""
         self.held = self.bytes
         for old in self._list_oldest_first():
-            if self.held <= most:
+            if self.held <= self._settings.session_bytes:
                 break
-            if old is not state and old.cached is not None:
+            if old is not newest and old.cached is not None:
                 old.cached = None
                 self.held = self.bytes
 
@@ -179,21 +193,22 @@ class Session:
     @property
     def bytes(self) -> int:
         """Memory that the states hold, each tensor counted once."""
-        return _count_bytes(self._states.values())
+        return memory.count_bytes(self._states.values())
 
     def _list_oldest_first(self) -> list[SceneState]:
         """All states that are held: first those that only other states still need."""
         named = list(self._states.values())
-        hidden = [state for state in _walk_states(named) if state.id not in self._states]
+        hidden = [state for state in memory.walk_states(named) if state.id not in self._states]
         return hidden + named
 
 
 class Sessions:
-    """All sessions. Those that nobody uses expire."""
+    """All sessions. Those that nobody uses expire; one that is being worked for never does."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings, self._clock = settings, clock
         self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._incoming = 0  # bytes of requests that are not answered yet
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -217,74 +232,66 @@ class Sessions:
         session.used = self._clock()
         return session
 
+    @contextmanager
+    def use(self, name: str) -> Iterator[Session]:
+        """The session of this name, which stays while a request is being answered."""
+        session = self.find(name)
+        session.working += 1
+        try:
+            yield session
+        finally:
+            session.working -= 1
+            session.used = self._clock()
+
     def close(self, name: str) -> None:
         del self._sessions[self.find(name).id]
 
     def expire(self) -> None:
         oldest = self._clock() - self._settings.idle_seconds
         for session in list(self._sessions.values()):
-            if session.used < oldest:
+            if session.used < oldest and not session.working:
                 del self._sessions[session.id]
 
     def _make_room(self) -> None:
-        """End a session that holds nothing, or the one that was used longest ago."""
-        oldest_first = list(self._sessions.values())
-        spare = next((session for session in oldest_first if not len(session)), oldest_first[0])
-        if len(spare) and spare.used > self._clock() - self._settings.crowded_seconds:
-            raise HTTPException(
-                503,
-                "too many sessions are open: close another page, or try again later",
-                headers={"Retry-After": "60"},
+        """End the session that was used longest ago, an empty one sooner than others."""
+        idle = [session for session in self._sessions.values() if not session.working]
+        left = {session.id: self._count_seconds_left(session) for session in idle}
+        first = min(left, key=left.__getitem__, default=None)
+        if first is None or left[first] > 0:
+            wait = left[first] if first is not None else self._settings.empty_seconds
+            raise refuse_busy(
+                "too many sessions are open: close another page, or try again later", wait
             )
-        del self._sessions[spare.id]
+        del self._sessions[first]
+
+    def _count_seconds_left(self, session: Session) -> float:
+        """Until a session that nobody works for gives way to another."""
+        settings = self._settings
+        kept = settings.crowded_seconds if len(session) else settings.empty_seconds
+        return session.used + kept - self._clock()
+
+    # -- memory ------------------------------------------------------------------------------------
 
     def trim(self) -> None:
-        """Keep all sessions together within their memory: those used longest ago give way."""
+        """Keep all sessions within the memory that is left: those used longest ago give way."""
+        # What workers are making now is counted when it is done: room for a state each, and for
+        # the one that it is made from.
+        largest = max((session.largest for session in self._sessions.values()), default=0)
+        making = 2 * self._settings.workers * largest
+        most = self._settings.all_bytes - self._incoming - making
         others = list(self._sessions.values())[:-1]
         for newest_too, session in product((False, True), others):
-            if sum(one.held for one in self._sessions.values()) <= self._settings.all_bytes:
+            if sum(one.held for one in self._sessions.values()) <= most:
                 break
             session.drop_cached(newest_too)
 
+    def receive(self, count: int) -> None:
+        """Count bytes of a request that came in; 503 when too many wait to be answered."""
+        if self._incoming + count > self._settings.incoming_bytes:
+            raise refuse_busy("too much is being uploaded at once: try again in a few seconds", 5)
+        self._incoming += count
+        self.trim()
 
-def _count_own_bytes(state: SceneState) -> int:
-    """What a state needs when all others are dropped."""
-    sizes = dict(state.start.arrays)
-    sizes.update(_list_arrays(state.cached) if state.cached is not None else ())
-    return sum(sizes.values())
-
-
-def _count_bytes(states: Iterable[SceneState]) -> int:
-    sizes: dict[int, int] = {}
-    for state in _walk_states(states):
-        sizes.update(state.start.arrays)
-        if state.cached is not None:
-            sizes.update(_list_arrays(state.cached))
-    return sum(sizes.values())
-
-
-def _walk_states(states: Iterable[SceneState]) -> list[SceneState]:
-    """States with their ancestors and donors, each once."""
-    reached: dict[int, SceneState] = {}
-    waiting = list(states)
-    while waiting:
-        one = waiting.pop()
-        if id(one) not in reached:
-            reached[id(one)] = one
-            waiting += [other for other in (one.parent, one.donor) if other is not None]
-    return list(reached.values())
-
-
-def _list_arrays(scene: Any) -> Iterator[tuple[int, int]]:
-    """Address and bytes of all that a scene or film holds."""
-    decoded = scene.decoded
-    holders = (scene, decoded, decoded.slots, decoded.fields)
-    # Copied at once: a thread may be computing more of it.
-    for value in [value for holder in holders for value in list(vars(holder).values())]:
-        if isinstance(value, Tensor):
-            storage = value.untyped_storage()
-            yield storage.data_ptr(), storage.nbytes()
-        elif isinstance(value, np.ndarray):
-            yield value.ctypes.data, value.nbytes
-    for source in (*scene.donors.values(), *(scene.film or ())[:1]):
-        yield from _list_arrays(source)
+    def forget(self, count: int) -> None:
+        """Bytes of a request that is answered now."""
+        self._incoming -= count

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from geoco.media import LIMITS, Limits
+
 MEBIBYTE = 2**20
 
 
@@ -14,16 +16,20 @@ class Settings:
     sessions: int = 16
     idle_seconds: float = 1800  # until a session expires
     crowded_seconds: float = 300  # the same, when there are too many
+    empty_seconds: float = 20  # the same, where nothing was opened in it yet
     session_bytes: int = 512 * MEBIBYTE
-    all_bytes: int = 2048 * MEBIBYTE
+    all_bytes: int = 2048 * MEBIBYTE  # of sessions, of what is computed now, of what comes in
     states: int = 300
     edits: int = 500  # of one scene
     # What comes in.
     upload_bytes: int = 32 * MEBIBYTE
     request_bytes: int = MEBIBYTE // 4
-    pixels: int = 24_000_000
-    video_frames: int = 300  # that are decoded
-    film_frames: int = 32  # that are kept of them, evenly spaced
+    incoming_bytes: int = 256 * MEBIBYTE  # of all requests that are not answered yet
+    silent_seconds: float = 10  # that a client may keep a request waiting for its next part
+    request_seconds: float = 120  # for a whole request to come in
+    ending_seconds: int = 2  # for requests to be answered when the server is told to end
+    reading: Limits = LIMITS  # as everywhere: pixels, frames and time
+    film_frames: int = 32  # that are kept of a video's, evenly spaced
     # Work at once: computed, and waiting to be.
     workers: int = 2
     waiting: int = 24

@@ -7,12 +7,10 @@ files or addresses. Frames are fitted to the model as they come, so that long vi
 import base64
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from fastapi import HTTPException
 from jaxtyping import UInt8
-from PIL import Image
 from pydantic import ValidationError
 
 from geoco import media
@@ -22,7 +20,11 @@ from geoco.errors import GeocoError
 from geoco.web.settings import Settings
 
 IMAGES = {b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG", b"BM": "BMP"}
-EXPECTED = "expected a picture (PNG, JPEG, WebP, BMP) or a video (MP4, MOV, WebM, MKV, AVI, GIF)"
+TIFFS = (b"II*\0", b"MM\0*")
+EXPECTED = (
+    "expected a picture (PNG, JPEG, WebP, BMP, TIFF) or a video (MP4, MOV, WebM, MKV, AVI, GIF, "
+    "animated PNG or WebP)"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,16 +37,18 @@ class Upload:
 
 
 def read_upload(data: bytes, size: int, settings: Settings) -> Upload:
-    """A picture or a video of at most so many pixels and frames."""
+    """A picture or a video, within the limits."""
     if not data:
         raise GeocoError("the file is empty")
     image, video = _recognize_image(data), _recognize_video(data)
+    if video is None and image in media.ANIMATIONS and media.is_animation(data):
+        video = image
+    if video is not None:
+        return _read_video(data, video, size, settings)
     if image is not None:
         picture = _read_picture(data, image, settings)
         notes = _describe_fit(picture.shape[1], picture.shape[0], size)
-        return Upload(media.fit_frames(picture[None], size), 12, notes)
-    if video is not None:
-        return _read_video(data, video, size, settings)
+        return Upload(media.fit_frame(picture, size)[None], 12, notes)
     raise HTTPException(415, f"this file is of no kind that can be edited: {EXPECTED}")
 
 
@@ -91,14 +95,14 @@ def _decode_base64(text: str) -> bytes:
 def _recognize_image(data: bytes) -> str | None:
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "WEBP"
+    if data.startswith(TIFFS):
+        return "TIFF"
     return next((name for magic, name in IMAGES.items() if data.startswith(magic)), None)
 
 
 def _read_picture(data: bytes, kind: str, settings: Settings) -> media.Picture:
     try:
-        return media.decode_image(data, (kind,), partial(_check_pixels, settings=settings))
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise HTTPException(413, _describe_too_large(settings)) from None
+        return media.decode_image(data, (kind,), settings.reading)
     except GeocoError:
         raise
     except media.DAMAGE:
@@ -126,12 +130,9 @@ def _read_video(data: bytes, kind: str, size: int, settings: Settings) -> Upload
         sizes.add((pixels.shape[1], pixels.shape[0]))
         if len(sizes) > 1:
             raise GeocoError("all frames of a video must have one size")
-        return media.fit_frames(np.ascontiguousarray(pixels)[None], size)[0]
+        return media.fit_frame(pixels, size)
 
-    check = partial(_check_video, settings=settings)
-    frames, rate = media.decode_video_bytes(data, kind, check, fit)
-    if not frames:
-        raise GeocoError("this video has no frames")
+    frames, rate = media.decode_video_bytes(data, kind, fit, settings.reading)
     kept = np.linspace(0, len(frames) - 1, min(len(frames), settings.film_frames)).round()
     chosen = np.stack([frames[int(number)] for number in kept])
     notes = _describe_fit(*next(iter(sizes)), size)
@@ -139,27 +140,6 @@ def _read_video(data: bytes, kind: str, size: int, settings: Settings) -> Upload
         notes = (f"{len(kept)} of {len(frames)} frames are used, evenly spaced", *notes)
     rate = min(60.0, max(1.0, rate * len(kept) / len(frames)))
     return Upload(chosen, rate, notes)
-
-
-# -- limits ----------------------------------------------------------------------------------------
-
-
-def _check_pixels(width: int, height: int, settings: Settings) -> None:
-    if width * height > settings.pixels:
-        raise HTTPException(413, _describe_too_large(settings, f" of {width} x {height} pixels"))
-
-
-def _describe_too_large(settings: Settings, size: str = "") -> str:
-    return f"a picture{size} is too large: at most {settings.pixels:,} pixels are read"
-
-
-def _check_video(width: int, height: int, frames: int, settings: Settings) -> None:
-    _check_pixels(width, height, settings)
-    if frames > settings.video_frames:
-        raise HTTPException(
-            413,
-            f"the video is too long: at most {settings.video_frames} frames are read, cut it first",
-        )
 
 
 def _describe_fit(width: int, height: int, size: int) -> tuple[str, ...]:

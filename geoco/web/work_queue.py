@@ -1,6 +1,7 @@
 """Who may compute now: a few threads, a short queue, and a clear answer to everyone else."""
 
 import asyncio
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -10,6 +11,13 @@ from fastapi import HTTPException
 
 Result = TypeVar("Result")
 BUSY = "the server is busy: try again in a second"
+ENDING = "the server is ending: start it again to go on"
+
+
+def refuse_busy(detail: str = BUSY, seconds: float = 1) -> HTTPException:
+    """Not now, and when to ask again."""
+    wait = str(max(1, math.ceil(seconds)))
+    return HTTPException(503, detail, headers={"Retry-After": wait})
 
 
 class WorkQueue:
@@ -20,20 +28,63 @@ class WorkQueue:
         self._pool = ThreadPoolExecutor(
             workers, "geoco-work", initializer=lambda: torch.set_num_threads(threads)
         )
-        self._most = workers + waiting
-        self._inside: set[asyncio.Future[Any]] = set()
+        self._workers, self._most = workers, workers + waiting
+        self._places: asyncio.Semaphore | None = None
+        self._inside: dict[asyncio.Task[Any], asyncio.Future[Any]] = {}
+        self._ended = False
 
-    async def run(self, work: Callable[[], Result]) -> Result:
-        """The result of the work; 503 at once when too much is waiting already."""
+    def check(self) -> None:
+        """503 at once when too much is waiting already."""
+        if self._ended:
+            raise refuse_busy(ENDING)
         if len(self._inside) >= self._most:
-            raise HTTPException(503, BUSY, headers={"Retry-After": "1"})
-        # A client that hangs up does not stop the thread: the place is free when it has ended.
-        future = asyncio.get_running_loop().run_in_executor(self._pool, work)
-        self._inside.add(future)
-        future.add_done_callback(self._leave)
-        return await asyncio.shield(future)
+            raise refuse_busy()
 
-    def _leave(self, future: "asyncio.Future[Any]") -> None:
-        self._inside.discard(future)
-        if not future.cancelled():
-            future.exception()  # seen, even where nobody waits for it any more
+    async def run(
+        self, work: Callable[[], Result], finish: Callable[[Result | None], None] | None = None
+    ) -> Result:
+        """The result of the work.
+
+        Before other work can begin `finish` is called with it, or with None if the work failed.
+        """
+        self.check()
+        # A client that hangs up does not stop the thread: the place is free when it has ended.
+        answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(self._work(work, finish))
+        self._inside[task] = answer
+        task.add_done_callback(self._leave)
+        return await answer
+
+    def end(self) -> bool:
+        """Refuse all that waits, and whatever comes; whether a thread is still at work."""
+        self._ended = True
+        for task, answer in self._inside.items():
+            if not answer.done():
+                answer.set_exception(refuse_busy(ENDING))
+            task.cancel()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        return bool(self._inside)
+
+    async def _work(
+        self, work: Callable[[], Result], finish: Callable[[Result | None], None] | None
+    ) -> Result:
+        if self._places is None:  # made where there is a loop
+            self._places = asyncio.Semaphore(self._workers)
+        async with self._places:
+            result: Result | None = None
+            try:
+                result = await asyncio.get_running_loop().run_in_executor(self._pool, work)
+                return result
+            finally:
+                if finish is not None:
+                    finish(result)
+
+    def _leave(self, task: asyncio.Task[Any]) -> None:
+        answer = self._inside.pop(task)
+        error = None if task.cancelled() else task.exception()
+        if answer.done() or task.cancelled():
+            return
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(task.result())

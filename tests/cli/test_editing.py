@@ -60,6 +60,34 @@ def test_slots_of_a_video_are_those_of_its_first_frame(weights: Path, pictures: 
     assert np.array_equal(drawn, film.frame(0).draw_outlines(zoom=32))
 
 
+def test_slots_of_a_video_that_is_too_long_to_edit(weights: Path, tmp_path: Path) -> None:
+    frames = [Image.new("L", (16, 16), number % 256) for number in range(301)]
+    frames[0].save(tmp_path / "long.webp", save_all=True, append_images=frames[1:], lossless=True)
+    done = run_geoco("slots", "long.webp", "-o", "out.png", "--model", weights, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out.png").exists()
+    done = run_geoco("edit", "long.webp", "--remove", "1", "-o", "out.gif", "--model", weights,
+                     cwd=tmp_path)  # fmt: skip
+    assert done.returncode == 2
+    assert "long.webp: the video has more than 300 frames: cut it" in done.stderr
+    assert not (tmp_path / "out.gif").exists()
+
+
+def test_a_transparent_picture_and_a_jpeg_out(weights: Path, pictures: Path) -> None:
+    clear = Image.open(pictures / "frame.png").convert("RGBA")
+    clear.putalpha(Image.new("L", clear.size, 0))
+    clear.save(pictures / "clear.png")
+    out = pictures / "out.jpg"
+    done = run_geoco("edit", "clear.png", "--remove", "1", "-o", out, "--model", weights,
+                     cwd=pictures)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    white = np.full((16, 16, 3), 255, np.uint8)
+    expected = Editor.load(weights).encode(white).remove(1).image
+    with Image.open(out) as image:
+        assert image.format == "JPEG"
+        assert np.abs(np.asarray(image).astype(int) - expected).mean() < 4
+
+
 def test_edit_does_what_python_does(weights: Path, pictures: Path) -> None:
     out, record = pictures / "out.png", pictures / "edits.json"
     done = run_geoco(

@@ -138,9 +138,12 @@ BAD_OVERRIDES = {
     ),
     "kind like another": (
         "model.kind=geoko",
-        "model.kind: expected one of 'geoco', got 'geoko'; did you mean 'geoco'?",
+        "expected one of 'geoco', 'statm', 'staitus', got 'geoko'; did you mean 'geoco'?",
     ),
-    "kind of no text": ("model.kind=3", "model.kind: expected one of 'geoco', got '3'"),
+    "kind of no text": (
+        "model.kind=3",
+        "model.kind: expected one of 'geoco', 'statm', 'staitus', got '3'",
+    ),
     "model is no mapping": ("model=3", "model: input should be an object, got 3"),
     "nested in the model": (
         "model.slots.cuont=9",
@@ -279,7 +282,7 @@ def test_others_can_add_kinds_of_models(monkeypatch: pytest.MonkeyPatch, tmp_pat
         "model.wdiths=[4]": "model.wdiths: unknown key; did you mean model.widths?",
         "model.widths=[a]": "model.widths.0: input should be a valid integer, got 'a'",
         "model.slots.count=4": "model.slots: unknown key; model has kind, widths",
-        "model.kind=tooy": "expected one of 'geoco', 'toy', got 'tooy'; did you mean 'toy'?",
+        "model.kind=tooy": "'staitus', 'toy', got 'tooy'; did you mean 'toy'?",
     }
     for change, message in wrong.items():
         with pytest.raises(GeocoError, match=re.escape(message)):

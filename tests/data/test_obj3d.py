@@ -58,12 +58,12 @@ def test_skip_goes_on_after_the_first_videos(source: Obj3DSource) -> None:
     assert list(obj3d.read_videos(source, "val", 3)) == []
 
 
-def test_alpha_is_dropped(source: Obj3DSource) -> None:
+def test_transparent_frames_lie_over_white(source: Obj3DSource) -> None:
     for number in range(1, 13):
         file = source.path / "val" / "2" / f"test_{number}.png"
         Image.new("RGBA", (12, 10), (number, 20, 30, 255 if number > 1 else 128)).save(file)
     frames = next(obj3d.read_videos(source, "val")).frames
-    assert frames[0, 0, 0].tolist() == [1, 20, 30]
+    assert frames[0, 0, 0].tolist() == [128, 137, 142]  # half, over white
     assert frames[11, 9, 11].tolist() == [12, 20, 30]
 
 
@@ -128,8 +128,6 @@ def damage(source: Obj3DSource, kind: str) -> None:
             frame.write_bytes(frame.read_bytes()[:-30])
         case "other size":
             Image.new("RGB", (12, 11)).save(frame)
-        case "sixteen bits":
-            Image.fromarray(np.full((10, 12), 4000, np.uint16)).save(frame)
         case "a folder as a frame":
             frame.unlink()
             frame.mkdir()
@@ -152,7 +150,6 @@ BAD_FOLDERS = {
     "empty file": r"test_7.png: the file is empty",
     "truncated": r"test_7.png: cannot read this image: .*truncated",
     "other size": r"val/2: .*test_7.png is 12 x 11 pixels, but test_1.png is 12 x 10 pixels",
-    "sixteen bits": r"test_7.png: expected 8 bits per channel, got an image of mode I;16",
     "a folder as a frame": r"val/2: test_7.png is missing",
 }
 

@@ -1,14 +1,17 @@
 """Scenes and films: every edit by its numbers, and the picture against decoding the whole scene."""
 
+import base64
 import json
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from helpers import make_tiny_model
+from helpers import make_png_header, make_tiny_model
 
-from geoco import config
+from geoco import config, media
 from geoco.data import SolidsDataset
 from geoco.editing.apply import find_empty_slots
 from geoco.editing.decoded import DecodedFrames
@@ -312,6 +315,48 @@ def test_warnings(scene: Scene) -> None:
     )
 
 
+def test_scales_that_an_edit_did_not_change_are_not_warned_of(scene: Scene, other: Scene) -> None:
+    one, two = list_objects(scene)[:2]
+    big = scene.resize_to(one, 1.3)
+    warning = f"slot {one} gets scale 1.300, outside the trained range 0.050 to 1.200"
+    assert warning in big.new_warnings
+    x, y = big.slots[one].position
+    given = list_objects(other)[0]
+    for edited in (
+        big.move_to(one, x, y),
+        big.transplant(one, other, given),
+        big.swap(one, two),
+        big.resize(one, 1),
+        big.duplicate(one, into=two),
+    ):
+        assert "scale" not in " ".join(edited.new_warnings)
+    assert "gets scale 1.250" in " ".join(big.resize_to(one, 1.25).new_warnings)
+
+
+def test_of_a_film_only_the_frames_whose_scale_changed_are_warned_of(film: Film) -> None:
+    one = list_objects(film.frame(0))[0]
+    big = film.resize_to(one, 1.3, frames=(0, 1))
+    assert "gets scale 1.300" in " ".join(big.new_warnings)
+    first, last = 1.28 / 1.3, 1.25 / big.slots_at(3)[one].scale
+    changed = big.resize(one, keys={0: 1, 1: first, 3: last})
+    # Frame 0 stays at 1.3; the largest that changed counts.
+    scales = [changed.slots_at(frame)[one].scale for frame in range(1, len(film))]
+    assert f"gets scale {max(scales):.3f}" in " ".join(changed.new_warnings)
+
+
+def test_warnings_are_of_all_edits_so_far(scene: Scene) -> None:
+    one = list_objects(scene)[0]
+    away = f"slot {one} leaves the picture"
+    moved = scene.move(one, dx=40)
+    back = moved.decoded.background
+    assert (moved.warnings, moved.new_warnings) == ((away,), (away,))
+    later = moved.remove(back)
+    lost = f"slot {back} is the background: the other slots will fill its place"
+    assert (later.warnings, later.new_warnings) == ((away, lost), (lost,))
+    assert moved.move(one, dx=1).warnings.count(away) == 1
+    assert Scene.replay(later.to_json(), scene.editor).warnings == later.warnings
+
+
 @pytest.mark.parametrize(
     ("act", "message"),
     [
@@ -449,6 +494,42 @@ def test_bad_edit_lists(scene: Scene, film: Film) -> None:
             Scene.replay(json.dumps({**good, **change}), editor)
     with pytest.raises(GeocoError, match="edit list is not right"):
         Scene.replay("{", editor)
+
+
+def test_a_film_is_fitted_frame_by_frame(
+    editor: Editor, frames: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of full-size frames only one is held at a time."""
+    alive = 0
+
+    def render() -> Iterator[np.ndarray]:
+        nonlocal alive
+        for frame in frames[0]:
+            large = frame.repeat(4, 0).repeat(4, 1)
+            alive += 1
+            weakref.finalize(large, lambda: drop())
+            yield large
+            most.append(alive)
+            del large
+
+    def drop() -> None:
+        nonlocal alive
+        alive -= 1
+
+    most: list[int] = []
+    film = editor.encode_video(render())
+    assert len(film) == len(frames[0]) == len(most)
+    assert max(most) <= 2
+    assert np.array_equal(
+        film.frames[3], media.fit_frame(frames[0, 3].repeat(4, 0).repeat(4, 1), 16)
+    )
+
+
+def test_large_frames_of_an_edit_list(scene: Scene) -> None:
+    frame = base64.b64encode(make_png_header(60_000, 60_000)).decode()
+    text = json.dumps({**json.loads(scene.to_json()), "frames": [frame]})
+    with pytest.raises(GeocoError, match="not right: the picture is too large: at most 50,000,000"):
+        Scene.replay(text, scene.editor)
 
 
 def test_the_python_of_an_edit_list_does_the_same(

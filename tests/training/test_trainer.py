@@ -51,6 +51,10 @@ TRAINED = [
         "folder",
         "geoco-movi-c",
         "geoco-movi-like",
+        "statm-movi-c",
+        "statm-movi-like",
+        "staitus-movi-c",
+        "staitus-movi-like",
     )
 ]
 

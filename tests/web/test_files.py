@@ -11,6 +11,7 @@ from helpers_web import HOME, SIZE, Page, decode_image, encode_image, make_sampl
 from PIL import Image
 
 from geoco.editing.editor import Editor, Film, Scene
+from geoco.media import Limits
 from geoco.web import Settings, create_app
 
 
@@ -110,3 +111,45 @@ def test_imports(page: Page, editor: Editor, frames: np.ndarray) -> None:
     assert np.array_equal(read_pixels(edited), scene.remove(1).image)
     film = editor.encode_video(frames[0]).remove(1, frames=(0, 2))
     assert page.post("/imports", content=film.to_json())["frames"] == 6
+
+
+# -- kinds and limits of uploads -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP"])
+def test_animated_pictures_are_films(page: Page, frames: np.ndarray, kind: str) -> None:
+    buffer = io.BytesIO()
+    first, *rest = [Image.fromarray(frame) for frame in frames[0]]
+    options = {"lossless": True} if kind == "WEBP" else {}
+    first.save(buffer, kind, save_all=True, append_images=rest, duration=125, **options)
+    answer = page.post("/uploads", content=buffer.getvalue())
+    assert (answer["kind"], answer["frames"]) == ("video", 6)
+    assert answer["frames_per_second"] == pytest.approx(8)
+    original = page.get(f"/states/{answer['id']}/export/original.png?frame=4").content
+    assert np.array_equal(decode_image(original), frames[0, 4])
+
+
+def test_tiff_and_sixteen_bits(page: Page, frames: np.ndarray) -> None:
+    answer = page.post("/uploads", content=encode_image(frames[0, 0], "TIFF"))
+    original = page.get(f"/states/{answer['id']}/export/original.png").content
+    assert np.array_equal(decode_image(original), frames[0, 0])
+    grey = frames[0, 0, :, :, 0]
+    answer = page.post("/uploads", content=encode_image(257 * grey.astype(np.uint16)))
+    original = page.get(f"/states/{answer['id']}/export/original.png").content
+    assert np.array_equal(decode_image(original), grey[..., None].repeat(3, -1))
+
+
+def test_limits_are_those_of_python(editor: Editor, frames: np.ndarray) -> None:
+    settings = Settings(reading=Limits(pixels=600, frames=5))
+    app = create_app(editor, lambda: make_samples(frames), settings)
+    buffer = io.BytesIO()
+    first, *rest = [Image.fromarray(frame) for frame in frames[0]]
+    first.save(buffer, "GIF", save_all=True, append_images=rest)
+    large = encode_image(np.zeros((30, 21, 3), np.uint8))
+    with TestClient(app, base_url=HOME) as client:
+        page = Page(client)
+        detail = page.post("/uploads", 413, content=large)["detail"]
+        assert detail == "a picture of 21 x 30 pixels is too large: at most 600 pixels are read"
+        detail = page.post("/uploads", 413, content=buffer.getvalue())["detail"]
+        assert detail == "the video has more than 5 frames: cut it into shorter pieces"
+        assert page.client.get(page.root).json()["limits"]["video_frames"] == 5

@@ -81,6 +81,13 @@ def test_other_sites_are_not_served(client: TestClient, origin: str) -> None:
     assert "own page" in answer.json()["detail"]
 
 
+@pytest.mark.parametrize("origin", ["http://[", "http://[::1", "//[", "http://a]b["])
+def test_origins_that_cannot_be_read(client: TestClient, origin: str) -> None:
+    answer = client.post("/api/sessions", headers={"Origin": origin})
+    assert answer.status_code in (400, 403)
+    assert "origin" in answer.json()["detail"] or "own page" in answer.json()["detail"]
+
+
 def test_too_many_bytes(editor: Editor, frames: np.ndarray) -> None:
     settings = Settings(upload_bytes=2000, request_bytes=500)
     app = create_app(editor, lambda: make_samples(frames), settings)

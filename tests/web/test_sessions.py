@@ -27,7 +27,7 @@ def test_another_session_sees_nothing(client: TestClient) -> None:
 
 def test_sessions_expire_and_are_limited() -> None:
     now = 0.0
-    sessions = Sessions(Settings(sessions=2, idle_seconds=10), lambda: now)
+    sessions = Sessions(Settings(sessions=2, idle_seconds=10, empty_seconds=5), lambda: now)
     one, two = sessions.open(), sessions.open()
     now = 8.0
     assert sessions.find(one.id) is one
@@ -106,7 +106,8 @@ def test_all_sessions_share_memory(editor: Editor, frames: np.ndarray) -> None:
 
     each = Session(Settings(), 0)
     each.keep_state(make_state(editor, frames[0, :1]))
-    sessions, mine, theirs = fill(Settings(all_bytes=3 * each.held))
+    # Three of four states, beside the room for what two workers are making.
+    sessions, mine, theirs = fill(Settings(all_bytes=(3 + 2 * 2) * each.held))
     sessions.trim()
     assert [state.cached is None for state in mine] == [True, True, False]
     sessions, mine, theirs = fill(Settings(all_bytes=1))

@@ -39,11 +39,9 @@ class FrameLayers:
     """
 
     frame: Picture
-    rest: Picture  # the frame without what the slots' layers hold
-    color: Float[Tensor, "slot 3 height width"]  # of layers, premultiplied; negative in shadows
-    alpha: Planes  # of layers: bodies cover, shadows do not
-    hidden: Planes  # alpha of all other objects: there a slot may go on behind them
+    clean: Picture  # the background as it would be without objects
     share: Planes  # the model's alpha, enlarged
+    alpha: Planes  # of layers: bodies cover, shadows do not
     model_colors: Float[Tensor, "slot 3 rows columns"]  # what the model paints
     model_alpha: Float[Tensor, "slot rows columns"]
     background: int
@@ -56,9 +54,28 @@ class FrameLayers:
     def side(self) -> int:
         return self.frame.shape[-1]
 
+    @property
+    def rest(self) -> Picture:
+        """The frame without what the slots' layers hold."""
+        objects = self._objects
+        return self.frame - objects / _reserve(objects) * (self.frame - self.clean)
+
     def take(self, slot: int) -> Float[Tensor, "5 side side"]:
-        """A slot's layer as planes that can be moved together: colours, alpha, what hides it."""
-        return torch.cat((self.color[slot], self.alpha[slot, None], self.hidden[slot, None]))
+        """A slot's layer, as planes that can be moved together.
+
+        Its colours, premultiplied and negative in shadows; its alpha; and the alpha of all other
+        objects: there the slot may go on behind them.
+        """
+        objects, own, alpha = self._objects, self.share[slot], self.alpha[slot]
+        if slot == self.background:
+            own = torch.zeros_like(own)
+        color = own / _reserve(objects) * (self.frame - self.clean) + alpha * self.clean
+        return torch.cat((color, alpha[None], (objects - own)[None]))
+
+    @property
+    def _objects(self) -> Float[Tensor, "side side"]:
+        """Alpha of all slots but the background."""
+        return self.share.sum(0) - self.share[self.background]
 
 
 @torch.no_grad()
@@ -76,20 +93,14 @@ def cut_layers(
     side = len(own)
     share = enlarge(logits, side).softmax(0)
     clean = _clean_background(small, colors[background], alpha[background], side)
-    beyond = frame - clean
-    objects = share.clone()
-    objects[background] = 0
-    total = objects.sum(0)
-    owned = objects / (total + RESERVE * (1 - total)).clamp_min(1e-6)
-    body = _ramp(objects, *CORE) * _tell_bodies(frame, clean)
+    body = _ramp(share, *CORE) * _tell_bodies(frame, clean)
+    body[background] = 0
     center, radius = measure_bodies(body)
     return FrameLayers(
         frame=frame,
-        rest=frame - owned.sum(0) * beyond,
-        color=owned[:, None] * beyond + body[:, None] * clean,
-        alpha=body,
-        hidden=total - objects,
+        clean=clean,
         share=share,
+        alpha=body,
         model_colors=colors,
         model_alpha=alpha,
         background=background,
@@ -98,6 +109,11 @@ def cut_layers(
         position=to_edges(decoded.slots.position[0], len(fitted)),
         scale=to_edges(decoded.slots.scale[0], len(fitted)),
     )
+
+
+def _reserve(objects: Float[Tensor, "side side"]) -> Float[Tensor, "side side"]:
+    """What the alpha of an object is divided by, to be its part of what the picture shows."""
+    return (objects + RESERVE * (1 - objects)).clamp_min(1e-6)
 
 
 def enlarge(planes: Float[Tensor, "plane rows columns"], side: int) -> Tensor:

@@ -8,6 +8,7 @@ the model's edited alpha. Where nothing changes, the picture stays as it is, to 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 
 import torch
@@ -30,11 +31,10 @@ Cut = Callable[[SourceSlot], FrameLayers]  # the layers of the frame that a slot
 
 @dataclass(frozen=True)
 class _Placed:
-    """A slot's layer where it belongs."""
+    """A slot's layer where it belongs, drawn whenever it is needed: all at once are large."""
 
     slot: int
-    color: Picture  # premultiplied
-    alpha: Float[Tensor, "side side"]
+    draw: Callable[[], Float[Tensor, "4 side side"]]  # premultiplied colours, and alpha
 
 
 @torch.no_grad()
@@ -43,41 +43,37 @@ def compose_frame(
 ) -> Picture:
     """One frame after its edits; `own` are its layers, `edited` is what the model makes of it."""
     slots = [slot for slot in range(len(origins)) if slot != own.background]
-    unmoved = [
-        _fill_hidden(slot, own.take(slot), own.share[slot], own.model_colors[slot])
-        for slot in slots
-    ]
+    unmoved = [_Placed(slot, partial(_draw_unmoved, own, slot)) for slot in slots]
     before = _compose(own.rest, unmoved, own.model_alpha)
     share = enlarge(edited.logits[0].float(), own.side).softmax(0)
-    assert edited.fields.rgb is not None
-    colors = edited.fields.rgb[0].float()
     placed = [
-        _fill_hidden(
-            slot,
-            _place_looks(slot, origins[slot], edited, own.side, cut),
-            share[slot],
-            colors[slot],
-        )
+        _Placed(slot, partial(_draw_edited, slot, origins[slot], edited, share[slot], cut))
         for slot in slots
         if edited.present[0, slot]
     ]
-    floor = _place_background(own, edited, origins[own.background], cut)
-    after = _compose(floor, placed, edited.alpha[0])
+    after = _compose(
+        _place_background(own, edited, origins[own.background], cut), placed, edited.alpha[0]
+    )
     change = (after - before).abs().amax(0)
     result = after + torch.exp(-change / FADE) * (own.frame - before)
     return torch.where(change < STEP / 2, own.frame, result).clamp(0, 1)
 
 
-def _place_looks(
-    slot: int, origin: Origin, edited: DecodedFrames, side: int, cut: Cut
-) -> Float[Tensor, "5 side side"]:
-    """A slot's layer after its edits: premultiplied colours, alpha, and what hid it."""
-    parts = [
-        share
-        * _warp(cut(given).take(given.slot), _map_slot(slot, origin, given, edited, cut), side)
-        for share, given in origin.looks
-    ]
-    return torch.stack(parts).sum(0)
+def _draw_unmoved(own: FrameLayers, slot: int) -> Float[Tensor, "4 side side"]:
+    return _fill_hidden(own.take(slot), own.share[slot], own.model_colors[slot])
+
+
+def _draw_edited(
+    slot: int, origin: Origin, edited: DecodedFrames, share: Tensor, cut: Cut
+) -> Float[Tensor, "4 side side"]:
+    """A slot's layer after its edits; of several looks, their mean."""
+    parts = []
+    for weight, given in origin.looks:
+        edit = _map_slot(slot, origin, given, edited, cut)
+        parts.append(weight * _warp(cut(given).take(given.slot), edit, len(share)))
+    assert edited.fields.rgb is not None
+    layer = torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
+    return _fill_hidden(layer, share, edited.fields.rgb[0, slot].float())
 
 
 def _place_background(own: FrameLayers, edited: DecodedFrames, origin: Origin, cut: Cut) -> Picture:
@@ -150,15 +146,14 @@ def _warp(
 
 
 def _fill_hidden(
-    slot: int,
     layer: Float[Tensor, "5 side side"],
     share: Float[Tensor, "side side"],
     painted: Float[Tensor, "3 rows columns"],
-) -> _Placed:
+) -> Float[Tensor, "4 side side"]:
     """A layer that goes on, as the model paints it, where others hid it and no longer do."""
-    color, alpha, hidden = layer[:3], layer[3].clamp(0, 1), layer[4].clamp(0, 1)
+    color, alpha, hidden = layer[:3], layer[3:4].clamp(0, 1), layer[4].clamp(0, 1)
     more = hidden * share * (1 - alpha)
-    return _Placed(slot, color + more * enlarge(painted, len(share)), alpha + more)
+    return torch.cat((color + more * enlarge(painted, len(share)), alpha + more))
 
 
 def _compose(
@@ -167,7 +162,8 @@ def _compose(
     """Layers over the floor, those behind first."""
     picture = floor
     for layer in _order_by_depth(placed, model_alpha):
-        picture = picture * (1 - layer.alpha) + layer.color
+        drawn = layer.draw()
+        picture = picture * (1 - drawn[3]) + drawn[:3]
     return picture
 
 
@@ -178,9 +174,10 @@ def _order_by_depth(
     if not placed:
         return []
     size = model_alpha.shape[-2:]
-    alpha = F.interpolate(torch.stack([layer.alpha for layer in placed])[None], size, mode="area")[
-        0
-    ]
+    size = model_alpha.shape[-2:]
+    alpha = torch.cat(
+        [F.interpolate(layer.draw()[None, 3:], size, mode="area")[0] for layer in placed]
+    )
     owned = model_alpha[[layer.slot for layer in placed]].float()
     # Of each pair: by how much the one owns more of the pixels that both would cover.
     ahead = torch.einsum("ihw,jhw,ihw->ij", alpha, alpha, owned)

@@ -75,6 +75,8 @@ def draw_outlines(
 
 def magnify(picture: Picture, zoom: int) -> Picture:
     """Every pixel as a square, so that what is shown is what is there."""
+    if zoom < 1:
+        raise GeocoError(f"zoom {zoom}: expected 1 or more, the side of a pixel's square")
     return picture.repeat(zoom, 0).repeat(zoom, 1)
 
 

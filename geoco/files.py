@@ -1,16 +1,26 @@
 """Files and folders that are whole or not there at all, whenever a process or the power ends."""
 
+import json
 import os
 import shutil
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from geoco.errors import GeocoError
 
 PARTIAL = ".partial"  # what an unfinished file or folder is called after its name
 REPLACED = ".replaced"  # and a folder while another takes its place
+
+
+def parse_json(text: str | bytes) -> Any:
+    """JSON from anyone; nested too deeply for this parser it is a ValueError like other damage."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def write_whole(path: Path, data: bytes) -> None:

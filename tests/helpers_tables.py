@@ -85,6 +85,8 @@ def make_matched(exact: bool) -> Values:
             changed=Interval(0.0125, 0.01, 0.015),
             visible=37 if exact else 0,
             carried=39,
+            videos=3,
+            carried_videos=2,
         )
 
     return results.as_values(

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
@@ -16,6 +17,7 @@ from geoco.evaluation.editing import EditRecords, Records
 from geoco.ops import scale_steered_conv2d
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
+import encoder
 import following
 import masks
 import selector
@@ -75,6 +77,20 @@ def test_the_breakdown_of_a_training_step_comes_to_its_end() -> None:
         "clipping and optimisers",
         "together",
     ]
+
+
+def test_the_encoders_parts_are_timed(capsys: pytest.CaptureFixture[str]) -> None:
+    tiny = ["--device", "cpu", "--frames", "1", "--width", "8", "--depth", "1", "--heads", "2"]
+    encoder.main([*tiny, "--repeats", "1"])
+    rows = capsys.readouterr().out.splitlines()[1:]
+    assert [row[:32].strip() for row in rows] == [
+        "eager: enlarge, normalise, cut",
+        "eager: backbone",
+        "eager: projection",
+        "eager: together",
+        "least, products alone",
+    ]
+    assert all(row.endswith(" ms") and float(row[32:-3]) > 0 for row in rows)
 
 
 def test_pixels_of_the_selector_are_counted_by_hand() -> None:

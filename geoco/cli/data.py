@@ -16,6 +16,7 @@ from geoco.cli.common import (
     get_store,
     make_progress_bars,
     parse_split,
+    require_extra,
     update_bar,
 )
 from geoco.config import StoreConfig
@@ -59,6 +60,43 @@ def data_import(path: ConfigPath, overrides: Overrides = None) -> None:
         places = [text for text in overrides or () if not text.startswith("data.source.")]
         command = " ".join(["geoco train", str(path), *places])
         console.print(f"next: {command} --out runs/mine", highlight=False, soft_wrap=True)
+
+
+@app.command("features")
+def data_features(
+    path: ConfigPath,
+    overrides: Overrides = None,
+    verify: Annotated[
+        bool, typer.Option(help="Recompute the checksums of features that are there.")
+    ] = False,
+    accelerator: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Compute a frozen encoder's features of all training frames, once; again to go on.
+
+    Example: `geoco data features configs/geoco-movi-c.yaml train.feature_store=stores/features`
+    """
+    from geoco.data.features import FeatureStore
+    from geoco.models.build import build
+    from geoco.training.features import write_features
+    from geoco.training.launch import choose_device
+
+    config = configuration.load(path, overrides or ())
+    folder = config.train.feature_store
+    if verify and folder is not None:
+        with make_progress_bars() as bars:
+            task = bars.add_task("checking features", total=None)
+            FeatureStore(folder).verify(partial(update_bar, bars, task))
+        console.print("all checksums are right")
+        return
+    with require_extra("train"), make_progress_bars() as bars:
+        task = bars.add_task("features", total=None)
+        model = build(config.model).to(choose_device(accelerator))
+        store = write_features(config, model, partial(update_bar, bars, task))
+    views, tokens, channels = store.recipe.shape[1:]
+    console.print(
+        f"{store.path}: {store.recipe.frames:,} frames, {views} x {tokens} x {channels} each",
+        soft_wrap=True,
+    )
 
 
 @app.command("inspect")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from geoco.cli.common import console, require_extra
@@ -31,11 +32,13 @@ def slots(
     seed: Seed = 42,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="A .png with outlines.")] = None,
 ) -> None:
-    """Print what each slot holds, and draw numbered outlines; of a video, in its first frame.
+    """Print what each slot holds; draw the picture and, beside it, numbered outlines.
+
+    Of a video, its first frame. It also says whether the model knows such pictures.
 
     Example: `geoco slots frame.png -o slots.png`
     """
-    from geoco import media
+    from geoco import drawing, media
     from geoco.edit_maps import FEWEST_PIXELS
     from geoco.editing.editor import Editor
 
@@ -53,8 +56,12 @@ def slots(
             str(slot.index), f"{x:.3f}", f"{y:.3f}", f"{slot.scale:.3f}", str(slot.area), box, note
         )
     console.print(table)
+    console.print(str(scene.quality), highlight=False, soft_wrap=True)
+    _warn_of_doubt(scene)
     path = out or source.with_name(f"{source.stem}-slots.png")
-    media.save_frames(path, [scene.draw_outlines(zoom=max(1, 512 // scene.image.shape[0]))])
+    zoom = max(1, 512 // scene.image.shape[0])
+    original = drawing.magnify(scene.source, zoom)
+    media.save_frames(path, [drawing.compose_sheet([[original, scene.draw_outlines(zoom)]])])
     console.print(f"wrote {path}", soft_wrap=True)
 
 
@@ -83,6 +90,7 @@ def edit(
 
     _check_size(size)
     scene = _encode(source, model, device, seed)
+    _warn_of_doubt(scene)
     encoded: dict[str, Any] = {}
 
     def encode_donor(path: str) -> Any:
@@ -145,8 +153,10 @@ def replay(
         text = source.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise GeocoError(f"{source}: cannot read this: give an edit list, a .json file") from None
-    editor = Editor.load(model or recording.read_model_name(text), device)
-    _save(recording.replay(None, text, editor, original), out, size)
+    editor = Editor.load(model, device) if model else Editor.load_recorded(text, device)
+    scene = recording.replay(None, text, editor, original)
+    _warn_of_doubt(scene)
+    _save(scene, out, size)
 
 
 def serve(
@@ -185,6 +195,14 @@ def _save(scene: Any, out: Path, size: str | None) -> None:
     scene.save(out, size)
     side = scene.own_side if size == "original" else model
     console.print(f"wrote {out}, {side} x {side} pixels", highlight=False, soft_wrap=True)
+
+
+def _warn_of_doubt(scene: Any) -> None:
+    from geoco.editing.advice import describe_doubt
+
+    doubt = describe_doubt(scene)
+    if doubt is not None:
+        console.print(f"[yellow]{escape(doubt)}[/]", highlight=False, soft_wrap=True)
 
 
 def _is_video(source: Path) -> bool:

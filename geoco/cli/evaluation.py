@@ -60,6 +60,7 @@ def evaluate(
     from geoco import evaluation
     from geoco.data import SolidsDataset, open_dataset
     from geoco.models import pretrained
+    from geoco.reporting.headline import describe_headline
 
     if figures:
         with require_extra("train"):
@@ -84,7 +85,7 @@ def evaluate(
         dataset.device = device
     console.print(f"on {device}", highlight=False)
     with make_progress_bars() as bars:
-        evaluation.evaluate(
+        results = evaluation.evaluate(
             evaluation.adapter(loaded.model, loaded.config),
             dataset,
             folder,
@@ -98,7 +99,14 @@ def evaluate(
             tile,
             "first" if frames == "first" else None,
         )
-    console.print(f"wrote {folder / 'tables.md'}", soft_wrap=True)
+    for line in describe_headline(results.tables):
+        console.print(line, highlight=False, soft_wrap=True)
+    drawn = f", {len(results.figures)} figures beside it" if results.figures else ""
+    console.print(
+        f"all tables: {folder / 'tables.md'}{drawn}; geoco compare puts models side by side",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def _title(source: Path) -> str:

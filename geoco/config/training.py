@@ -143,6 +143,10 @@ class TrainConfig(Section):
     compile: bool = True
     graph: bool = True  # on one GPU: a step is recorded once and replayed
     feed: Literal["resident", "stream"] = "stream"  # all frames on the device, or read as needed
+    # A frozen encoder's features: computed in every step, once for all and kept on the device
+    # beside resident frames, or read from `feature_store`, which `geoco data features` makes.
+    features: Literal["step", "resident", "store"] = "step"
+    feature_store: Path | None = None
     stride: int = Field(1, ge=1)  # clips start at every so many frames; our choice
     flip: bool = False  # mirror half of the clips
     extra_stores: tuple[ExtraStoreConfig, ...] = ()
@@ -169,6 +173,10 @@ class TrainConfig(Section):
     @model_validator(mode="after")
     def _in_order(self) -> "TrainConfig":
         starts = [phase.start for phase in self.phases]
+        if self.features == "resident" and self.feed != "resident":
+            raise ValueError("features can be 'resident' only where feed is 'resident', too")
+        if self.features == "store" and self.feature_store is None:
+            raise ValueError("features are to be read from a store: set feature_store to it")
         if starts[0] != 0 or any(b < a for a, b in itertools.pairwise(starts)):
             raise ValueError(f"phases must start at 0 and be in order, got {starts}")
         return self

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int64, UInt8
+from jaxtyping import BFloat16, Bool, Float, Int64, UInt8
 from torch import Tensor
 
 from geoco.errors import GeocoError
@@ -51,6 +51,7 @@ class ClipBatch:
 
     `source_numbers` are the numbers of the videos in their dataset: what tells them apart on a GPU,
     where transplants are chosen. Batches for training have them, and neither masks nor metadata.
+    `features` are a frozen encoder's, of the frames and, as a second view, of their mirror images.
     """
 
     video: UInt8[Tensor, "batch time 3 height width"]
@@ -60,6 +61,7 @@ class ClipBatch:
     amodal: Bool[Tensor, "batch time object height width"] | None = None
     metadata: tuple[Mapping[str, Any], ...] = ()
     source_numbers: Int64[Tensor, " batch"] | None = None
+    features: BFloat16[Tensor, "batch time view token channel"] | None = None
 
     @staticmethod
     def collate(clips: Sequence[Clip]) -> "ClipBatch":

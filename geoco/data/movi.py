@@ -11,7 +11,6 @@ published MOVi are assumed; without `*.labels.txt` labels stay numbers.
 """
 
 import io
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from geoco.config import MoviSource, Split
 from geoco.data.source import RawVideo
 from geoco.data.tfrecord import Field, extract_values, list_records, parse_example, read_features
 from geoco.errors import GeocoError
+from geoco.files import parse_json
 
 _SPLITS: Mapping[Split, str] = {"train": "train", "val": "validation", "test": "test"}
 _SECTIONS = ("metadata", "instances", "camera", "background", "background_color")
@@ -298,11 +298,11 @@ def _read_shard_lengths(path: Path, split: Split) -> list[int] | None:
     if not path.exists():
         return None
     try:
-        splits = json.loads(path.read_text("utf-8"))["splits"]
+        splits = parse_json(path.read_text("utf-8"))["splits"]
         lengths = {entry["name"]: entry.get("shardLengths") for entry in splits}
         known = lengths.get(_SPLITS[split])
         return None if known is None else [int(length) for length in known]
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+    except (OSError, ValueError, OverflowError, TypeError, KeyError, AttributeError):
         raise GeocoError(
             f"{path}: expected the description of splits that TFDS writes; without this file the "
             f"number of videos stays unknown"

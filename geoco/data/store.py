@@ -28,6 +28,7 @@ from geoco.config import Split, StoreConfig
 from geoco.config.loading import Section
 from geoco.data.clip import Clip, ClipBatch
 from geoco.errors import GeocoError
+from geoco.files import parse_json
 
 FORMAT = 2
 _SAME_SIZE = 1  # the format whose masks had the frames' size
@@ -148,7 +149,11 @@ class StoreDataset(Dataset[Clip]):
     ) -> Iterator[UInt8[Tensor, "_frame 3 _height _width"]]:
         """Every frame of the split in order, some at a time."""
         for first in range(0, self.frame_count, _PIECE):
-            yield torch.from_numpy(self._frames[first : first + _PIECE].copy()).to(device)
+            yield self.read_frames(first, min(_PIECE, self.frame_count - first)).to(device)
+
+    def read_frames(self, first: int, count: int) -> UInt8[Tensor, "{count} 3 _height _width"]:
+        """Some frames of the split, by their places among all of them."""
+        return torch.from_numpy(self._frames[first : first + count].copy())
 
     def __getitem__(self, index: int) -> Clip:
         return self.batch([index])[0]
@@ -213,7 +218,7 @@ def read_index(path: Path) -> StoreIndex:
             reason = "its import did not finish"
         raise GeocoError(f"{path}: {reason}: run geoco data import <config>")
     try:
-        raw = json.loads((path / INDEX).read_text(encoding="utf-8"))
+        raw = parse_json((path / INDEX).read_text(encoding="utf-8"))
         version = raw["format"]
         if version == _SAME_SIZE:
             raw["mask_size"] = [raw["height"], raw["width"]] if raw.pop("has_masks") else None

@@ -29,7 +29,7 @@ from geoco.data.store import (
     get_partial_path,
 )
 from geoco.errors import GeocoError
-from geoco.files import sync_folder, write_through
+from geoco.files import parse_json, sync_folder, write_through
 
 if sys.platform != "win32":
     import fcntl
@@ -137,7 +137,7 @@ class StoreWriter:
         whole = 0
         for number, line in enumerate(lines):
             try:
-                record = dict(json.loads(line if line.endswith(b"\n") else b"torn"))
+                record = dict(parse_json(line if line.endswith(b"\n") else b"torn"))
                 entry = _JournalLine.model_validate_json(line) if number else None
             except (ValueError, TypeError):
                 if number == len(lines) - 1:

@@ -6,7 +6,6 @@ Three layers: records (a length and its checksum, the data and its checksum, lit
 """
 
 import importlib
-import json
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from geoco.errors import GeocoError
+from geoco.files import parse_json
 
 _HEADER, _FOOTER = struct.Struct("<QI"), struct.Struct("<I")
 
@@ -188,8 +188,16 @@ class Field:
 def read_features(path: Path) -> dict[str, Field]:
     """The fields that a `features.json` declares, by the names they have in an Example."""
     try:
-        return dict(_iterate_fields(json.loads(path.read_text(encoding="utf-8")), "", ()))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return dict(_iterate_fields(parse_json(path.read_text(encoding="utf-8")), "", ()))
+    except (
+        OSError,
+        ValueError,
+        OverflowError,
+        RecursionError,
+        TypeError,
+        KeyError,
+        AttributeError,
+    ):
         raise GeocoError(
             f"{path}: expected the description of fields that TFDS writes; without this file the "
             f"shapes of the published MOVi are assumed"
@@ -227,9 +235,9 @@ def _parse_node(node: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
         name = node["pythonClassName"]
         content = next((value for value in node.values() if isinstance(value, Mapping)), {})
     if isinstance(content, str):
-        content = json.loads(content)
+        content = parse_json(content)
     if set(content) == {"json"}:
-        content = json.loads(content["json"])
+        content = parse_json(content["json"])
     return name.rpartition(".")[2], content
 
 

@@ -10,7 +10,7 @@ a film of one frame, and both take the same edits.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, TypeVar
@@ -44,7 +44,9 @@ from geoco.editing.originals import fit_picture, fit_video
 from geoco.editing.origins import Provenance
 from geoco.editing.own_size import OwnSize, Size
 from geoco.errors import GeocoError
+from geoco.metrics.rgb import psnr
 from geoco.models import pretrained
+from geoco.models.reconstruction_quality import MOST_PSNR, FilmQuality, Quality
 from geoco.models.tracking import bind_videos, knows_videos
 
 SEED = 42
@@ -57,7 +59,7 @@ class Editor:
 
     def __init__(self, loaded: pretrained.LoadedModel) -> None:
         self.name, self.model = loaded.name, loaded.model
-        self.trained_scales = loaded.trained_scales
+        self.trained_scales, self.quality_reference = loaded.trained_scales, loaded.quality
         self.device = next(loaded.model.parameters()).device
         self.knows_videos = knows_videos(loaded.config)
 
@@ -66,40 +68,53 @@ class Editor:
         """By shipped name, run, file of weights or Hub id."""
         return cls(pretrained.load(name, device))
 
+    @classmethod
+    def load_recorded(cls, text: str, device: str = "cpu") -> "Editor":
+        """The model that an edit list names. It is not fetched: a list may come from anyone."""
+        name = recording.read_model_name(text)
+        try:
+            return cls(pretrained.load(name, device, fetch=False))
+        except GeocoError as error:
+            raise GeocoError(
+                f"{error} (the edit list names this model: give another with --model, or as the "
+                "editor; one of the Hub is fetched only if you name it)"
+            ) from None
+
     def encode(self, picture: Any, seed: int = SEED) -> "Scene":
         """Bind slots to a picture: a path, a PIL image, an array or a tensor.
 
         Slots start at random places; another seed may bind them better.
         """
         frames, originals = fit_picture(picture, self.model.size)
-        scene = Scene(self, frames, seed, self.bind_and_decode(frames, seed))
-        return scene.with_originals(originals)
+        decoded, quality = self.bind_and_decode(frames, seed)
+        return Scene(self, frames, seed, decoded, psnr=quality).with_originals(originals)
 
     def encode_video(self, video: Any, seed: int = SEED, frames_per_second: float = 12) -> "Film":
         """Bind slots to a video and track them: a file, a folder of images or frames.
 
         How depends on the model, see `geoco.models.tracking`.
         """
+        if not recording.SLOWEST <= frames_per_second <= recording.FASTEST:
+            raise GeocoError(
+                f"{frames_per_second} frames a second: expected {recording.SLOWEST:g} to "
+                f"{recording.FASTEST:g}"
+            )
         frames, originals = fit_video(video, self.model.size)
-        film = Film(
-            self,
-            frames,
-            seed,
-            self.bind_and_decode(frames, seed),
-            frames_per_second=frames_per_second,
-        )
+        decoded, quality = self.bind_and_decode(frames, seed)
+        film = Film(self, frames, seed, decoded, frames_per_second=frames_per_second, psnr=quality)
         return film.with_originals(originals)
 
     @torch.no_grad()
     def bind_and_decode(
         self, frames: UInt8[np.ndarray, "time height width 3"], seed: int
-    ) -> DecodedFrames:
-        """What slots bind to in frames of the model's size."""
+    ) -> tuple[DecodedFrames, tuple[float, ...]]:
+        """What the slots of frames decode to, and each frame's PSNR."""
         generator = torch.Generator().manual_seed(seed)
         starts = self.model.draw_positions(1, generator)
         video = media.to_tensor(frames, self.device)
         bound = bind_videos(self.model, video[None], starts, self.knows_videos)
-        return DecodedFrames.decode(self.model, bound.slots[0], bound.attention[0])
+        decoded = DecodedFrames.decode(self.model, bound.slots[0], bound.attention[0])
+        return decoded, tuple(psnr(decoded.image, video).clamp(max=MOST_PSNR).tolist())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -118,6 +133,7 @@ class _EditableFrames(OwnSize):
     new_warnings: tuple[str, ...] = ()  # of the last edit
     frames_per_second: float = 12
     film: "tuple[Film, int] | None" = None  # of which this is a frame
+    psnr: tuple[float, ...] = ()  # of every frame as it was redrawn before any edit
     provenance: Provenance | None = None  # `pixels`, where it is not simply what was encoded
 
     def __repr__(self) -> str:
@@ -137,18 +153,14 @@ class _EditableFrames(OwnSize):
         decoded = {name: donor.decoded for name, donor in known.items()}
         result = apply_edit(self.decoded, edit, decoded, self.editor.trained_scales)
         used = {name: known[name] for name in (*self.donors, *list_donors(edit))}
-        return type(self)(
-            self.editor,
-            self.frames,
-            self.seed,
-            result.decoded,
-            (*self.history, edit),
-            used,
-            tuple(dict.fromkeys((*self.warnings, *result.warnings))),
-            result.warnings,
-            self.frames_per_second,
-            self.film,
-            self.follow_pixels(edit, known),
+        return replace(
+            self,
+            decoded=result.decoded,
+            history=(*self.history, edit),
+            donors=used,
+            warnings=tuple(dict.fromkeys((*self.warnings, *result.warnings))),
+            new_warnings=result.warnings,
+            provenance=self.follow_pixels(edit, known),
         )
 
     def move(
@@ -260,7 +272,7 @@ class _EditableFrames(OwnSize):
 
         With the file that was edited, `source`, also at its own size.
         """
-        editor = editor or Editor.load(recording.read_model_name(text))
+        editor = editor or Editor.load_recorded(text)
         replayed = recording.replay(cls.kind, text, editor, source)
         assert isinstance(replayed, cls)
         return replayed
@@ -275,6 +287,11 @@ class Scene(_EditableFrames):
     def slots(self) -> tuple[SlotView, ...]:
         """What each slot holds."""
         return self.decoded.view_slots(0)
+
+    @property
+    def quality(self) -> Quality:
+        """How well the model redraws the picture: whether it is of a kind that it knows."""
+        return Quality(self.psnr[0], self.editor.quality_reference)
 
     @cached_property
     def image(self) -> UInt8[np.ndarray, "height width 3"]:
@@ -299,10 +316,6 @@ class Scene(_EditableFrames):
     def render(self, size: Size = "original") -> UInt8[np.ndarray, "side side 3"]:
         """The picture with all edits, at the model's size or, of its own pixels, at its own."""
         return next(self.render_frames(size))
-
-    def save(self, path: str | Path, size: Size = "model") -> None:
-        """Write the picture as .png or .jpg."""
-        media.save_frames(Path(path), [self.render(size)])
 
     def draw_outlines(self, zoom: int = 4) -> UInt8[np.ndarray, "_height _width 3"]:
         """The picture, enlarged, with numbered outlines of the objects."""
@@ -343,6 +356,16 @@ class Film(_EditableFrames):
     def masks(self) -> Bool[np.ndarray, "time slot height width"]:
         return self.decoded.masks.cpu().numpy()
 
+    @property
+    def quality(self) -> FilmQuality:
+        """How well the model redraws the frames: the median one and the worst."""
+        order = sorted(range(len(self)), key=self.psnr.__getitem__)
+        worst, median = (
+            Quality(self.psnr[frame], self.editor.quality_reference)
+            for frame in (order[0], order[(len(order) - 1) // 2])
+        )
+        return FilmQuality(median, worst, order[0])
+
     def slots_at(self, frame: int) -> tuple[SlotView, ...]:
         """What each slot holds in a frame."""
         self._check_frame(frame)
@@ -362,16 +385,13 @@ class Film(_EditableFrames):
             self.seed,
             self.decoded.frame(number),
             film=(self, number),
+            psnr=self.psnr[number : number + 1],
             provenance=self.pixels.frame(number),
         )
 
     def render(self, size: Size = "original") -> Iterator[UInt8[np.ndarray, "side side 3"]]:
         """The frames with all edits, one at a time, at the model's size or at their own."""
         return self.render_frames(size)
-
-    def save(self, path: str | Path, size: Size = "model") -> None:
-        """Write .mp4, .gif or a folder of frames."""
-        media.save_frames(Path(path), self.render(size), self.frames_per_second)
 
     def _check_frame(self, frame: int) -> None:
         if not 0 <= frame < len(self):

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, TypeVar, cast, get_args
 
 import numpy as np
@@ -32,6 +33,7 @@ class OwnSize:
     seed: int
     decoded: DecodedFrames
     provenance: Provenance | None
+    frames_per_second: float
 
     @cached_property
     def pixels(self) -> Provenance:
@@ -61,13 +63,22 @@ class OwnSize:
         }
         return self.pixels.follow(edit, self.decoded, given)
 
+    def save(self, path: str | Path, size: Size = "model") -> None:
+        """Write a picture as .png or .jpg, a video as .mp4, .gif or a folder of frames."""
+        media.save_frames(Path(path), self.render_frames(size), self.frames_per_second)
+
     def render_frames(self, size: Size) -> Iterator[UInt8[np.ndarray, "side side 3"]]:
         """The frames with all edits, one at a time, at the model's size or their own."""
         if size not in get_args(Size):
             raise GeocoError(f"size must be 'model' or 'original', not {size!r:.40}")
         if size == "model":
             return iter(media.to_bytes(self.decoded.image))
-        return render_frames(self.editor.bind_and_decode, self.decoded, self.pixels)
+
+        def decode(frames: UInt8[np.ndarray, "time height width 3"], seed: int) -> DecodedFrames:
+            decoded: DecodedFrames = self.editor.bind_and_decode(frames, seed)[0]
+            return decoded
+
+        return render_frames(decode, self.decoded, self.pixels)
 
 
 def render_frames(

@@ -7,7 +7,7 @@ replayed anywhere; the model is named, not held.
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -16,8 +16,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from geoco import media
 from geoco.editing.operations import EditRequest
 from geoco.errors import GeocoError
+from geoco.media import Limits
 
 FORMAT: Literal[1] = 1
+SLOWEST, FASTEST = 0.1, 1000.0  # frames a second, that files of videos can tell
+MOST_PIXELS = 2**25  # of all frames of a list: 32 frames of 1024 x 1024
 Kind = Literal["Scene", "Film"]
 
 
@@ -65,7 +68,7 @@ class EditList(BaseModel):
     model: str
     kind: Kind
     seed: int = Field(ge=0, lt=2**63)
-    frames_per_second: float = Field(gt=0, le=1000, allow_inf_nan=False)
+    frames_per_second: float = Field(ge=SLOWEST, le=FASTEST, allow_inf_nan=False)
     frames: tuple[str, ...]  # PNG in base 64, at the model's size
     film: "EditList | None" = None  # of which a scene is the frame with this number
     number: int = 0
@@ -102,7 +105,7 @@ def replay(kind: Kind | None, text: str, editor: Encoder, source: Any = None) ->
         raise GeocoError(
             f"this is the edit list of a {edits.kind.lower()}: replay it with {edits.kind}.replay"
         )
-    return _rebuild(edits, editor, source)
+    return _rebuild(edits, editor, limit_frames(edits), source)
 
 
 def to_python(edited: Recorded, picture: str) -> str:
@@ -131,9 +134,24 @@ def to_python(edited: Recorded, picture: str) -> str:
 def describe_problem(error: ValidationError, what: str) -> str:
     """The first problem of a record, as one sentence."""
     problem = error.errors()[0]
-    place = ".".join(str(part) for part in problem["loc"])
-    given = problem.get("input")
-    return f"{what} {place}: {problem['msg']}, got {given!r:.60}".replace("  ", " ")
+    place = ".".join(str(part)[:60] for part in problem["loc"])
+    if problem["type"] == "json_invalid":
+        return f"{what} {problem['msg']}"
+    where = f"{what} {place}:" if place else what
+    return f"{where} {problem['msg']}, got {problem.get('input')!r:.60}"
+
+
+def walk_lists(edits: EditList) -> Iterator[EditList]:
+    """A list with those of its donors and of the film that it is a frame of."""
+    yield edits
+    for other in (*edits.donors.values(), *([edits.film] if edits.film else [])):
+        yield from walk_lists(other)
+
+
+def limit_frames(edits: EditList) -> Limits:
+    """How large each frame of a list may be, so that all of them are not too much together."""
+    count = sum(len(one.frames) for one in walk_lists(edits))
+    return Limits(pixels=MOST_PIXELS // max(count, 1))
 
 
 def _write_line(name: str, edit: EditRequest, donors: dict[str, str]) -> str:
@@ -177,30 +195,31 @@ def _parse(text: str) -> EditList:
         raise GeocoError(describe_problem(error, "the edit list is not right:")) from None
 
 
-def _rebuild(edits: EditList, editor: Encoder, source: Any = None) -> Any:
-    scene = _encode_start(edits, editor, source)
-    donors = {key: _rebuild(donor, editor) for key, donor in edits.donors.items()}
+def _rebuild(edits: EditList, editor: Encoder, limits: Limits, source: Any = None) -> Any:
+    scene = _encode_start(edits, editor, limits, source)
+    donors = {key: _rebuild(donor, editor, limits) for key, donor in edits.donors.items()}
     for edit in edits.edits:
         scene = scene.apply(edit, donors)
     return scene
 
 
-def _encode_start(edits: EditList, editor: Encoder, source: Any) -> Any:
+def _encode_start(edits: EditList, editor: Encoder, limits: Limits, source: Any) -> Any:
     """The scene or film of a list before its edits."""
     if edits.film is not None:
-        film = _rebuild(edits.film, editor, source)
+        film = _rebuild(edits.film, editor, limits, source)
         if edits.film.kind == "Film" and edits.number < len(film.frames):
             return film.frame(edits.number)
     if len(edits.frames) != 1 and (edits.kind == "Scene" or not edits.frames):
         raise GeocoError("the edit list is not right: a scene has one frame, a film at least one")
-    frames = map(_decode_frame, edits.frames)  # one by one, as they are asked for
+    # One by one, as they are asked for.
+    frames = (_decode_frame(text, limits) for text in edits.frames)
     if edits.kind == "Film":
         brought = frames if source is None else source
         start = editor.encode_video(brought, edits.seed, edits.frames_per_second)
     else:
         start = editor.encode(next(frames) if source is None else source, edits.seed)
     if source is not None:
-        recorded = np.stack([_decode_frame(text) for text in edits.frames])
+        recorded = np.stack([_decode_frame(text, limits) for text in edits.frames])
         if not np.array_equal(start.frames, recorded):
             raise GeocoError(
                 f"{source}: does not show the frames of this edit list: name what was edited"
@@ -208,9 +227,9 @@ def _encode_start(edits: EditList, editor: Encoder, source: Any) -> Any:
     return start
 
 
-def _decode_frame(text: str) -> np.ndarray:
+def _decode_frame(text: str, limits: Limits) -> np.ndarray:
     try:
-        return media.decode_image(base64.b64decode(text, validate=True), ("PNG",))
+        return media.decode_image(base64.b64decode(text, validate=True), ("PNG",), limits)
     except GeocoError as error:
         raise GeocoError(f"the edit list is not right: {error}") from None
     except media.DAMAGE:

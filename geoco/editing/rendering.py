@@ -174,7 +174,6 @@ def _order_by_depth(
     if not placed:
         return []
     size = model_alpha.shape[-2:]
-    size = model_alpha.shape[-2:]
     alpha = torch.cat(
         [F.interpolate(layer.draw()[None, 3:], size, mode="area")[0] for layer in placed]
     )

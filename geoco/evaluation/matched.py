@@ -134,6 +134,8 @@ class MatchedKind:
     changed: Interval | None
     visible: int  # edits that exact_f1 is over
     carried: int  # edits that change and changed are over
+    videos: int  # that edits are of
+    carried_videos: int  # that edits are of which change and changed are over
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,10 @@ def record_matched(
     progress: Progress = lambda done, total: None,
 ) -> MatchedRecords:
     """All edits of all reference objects. A generator is also asked for the truth."""
-    objects = _keep_large(factual, find_references(factual))
+    objects = find_references(factual)
+    # As large as ten pixels of the model's canvas, in whichever pixels they are masked.
+    fewest = Canvas.of_reference(factual).fewest_pixels
+    objects = objects.where(edit_maps.is_large_enough(objects.mask, fewest))
     # A generator knows the truth about windows' first frames alone.
     generator = dataset if isinstance(dataset, Generator) and factual.length == 1 else None
     plans = [
@@ -199,12 +204,6 @@ def score_matched(
     objects = np.unique(np.stack((scored.window, scored.label)), axis=1).shape[1]
     windows, videos = (len(np.unique(part)) for part in (scored.window, scored.video))
     return MatchedScores(objects, windows, videos, *kinds)
-
-
-def _keep_large(factual: Factual, objects: References) -> References:
-    """Objects of at least ten pixels of the model's canvas, in whichever pixels they are masked."""
-    fewest = Canvas.of_reference(factual).fewest_pixels
-    return objects.where(edit_maps.is_large_enough(objects.mask, fewest))
 
 
 @dataclass(frozen=True)
@@ -388,6 +387,8 @@ def _score_kind(records: MatchedRecords, pool: np.ndarray, number: int) -> Match
         changed=interval(rows.changed) if taken else None,
         visible=int((~np.isnan(rows.exact_f1)).sum()),
         carried=int((~np.isnan(rows.change)).sum()),
+        videos=len(np.unique(rows.video)),
+        carried_videos=len(np.unique(rows.video[~np.isnan(rows.change)])),
     )
 
 

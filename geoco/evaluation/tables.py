@@ -270,6 +270,13 @@ TABLES: dict[str, Table] = {
             tables.build_disappearance,
             tables.build_noop,
         ),
+        (
+            tables_video.build_editing,
+            tables.build_curves,
+            tables.build_counts,
+            tables.build_disappearance,
+            tables_video.build_noop,
+        ),
         about=_about_editing,
     ),
     "stability": Table(
@@ -288,7 +295,7 @@ TABLES: dict[str, Table] = {
         ),
         (
             tables_matched.build_common_edit,
-            tables_matched.build_oracle_rgb,
+            tables_video.build_oracle_rgb,
             tables_video.build_rgb_preservation,
         ),
         fits=_has_reference_masks,

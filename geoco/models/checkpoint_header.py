@@ -3,12 +3,12 @@
 A checksum shows that nothing changed since a file was written, not that it was written by us.
 """
 
-import json
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from geoco.errors import GeocoError
+from geoco.files import parse_json
 
 FORMAT = 1
 Kind = Literal["weights", "state"]
@@ -40,8 +40,8 @@ HEADERS: dict[Kind, type[_Header]] = {"weights": _WeightsHeader, "state": _State
 def parse_header(text: str, where: str, kind: Kind) -> dict[str, Any]:
     """The fields of a header, or a sentence on what is not right with it."""
     try:
-        header = json.loads(text)
-    except (ValueError, RecursionError):
+        header = parse_json(text)
+    except ValueError:
         header = None
     if not isinstance(header, dict) or "format" not in header:
         raise GeocoError(

@@ -30,6 +30,7 @@ from geoco.errors import GeocoError
 from geoco.files import (
     PARTIAL,
     REPLACED,
+    parse_json,
     recover_folder,
     remove_folder,
     write_folder,
@@ -157,11 +158,11 @@ def find_best(folder: Path) -> BestCheckpoint | None:
     """The checkpoint that `mark_best` named last."""
     file = folder / BEST
     try:
-        raw = json.loads(file.read_text(encoding="utf-8"))
+        raw = parse_json(file.read_text(encoding="utf-8"))
         step, value = int(raw["step"]), float(raw["value"])
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         raise GeocoError(
             f'{file}: damaged, expected {{"step": ..., "value": ...}}: delete it, and the next '
             "validation names the best checkpoint again"

@@ -6,7 +6,6 @@ position embeddings are interpolated to the one grid that is used, the scales of
 residuals go into its last matrices. Names of the Hub's files do not depend on a library's version.
 """
 
-import json
 import math
 import os
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from torch import Tensor, nn
 
 from geoco import config
 from geoco.errors import GeocoError
+from geoco.files import parse_json
 from geoco.models import hub
 
 PATCH = 14  # pixels of a patch's side
@@ -101,7 +101,7 @@ def read_published(weights: str, settings: config.BackboneConfig, side: int) -> 
     """The tensors of a `Backbone` from a folder or a name of the Hub."""
     numbers, tensors = (_find_file(weights, file) for file in (NUMBERS, WEIGHTS))
     try:
-        _check_numbers(json.loads(numbers.read_text(encoding="utf-8")), weights, settings)
+        _check_numbers(parse_json(numbers.read_text(encoding="utf-8")), weights, settings)
         published = safetensors.torch.load_file(tensors)
     except GeocoError:
         raise

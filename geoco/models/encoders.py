@@ -68,22 +68,38 @@ class DinoEncoder(nn.Module):
             self.register_buffer(name, value, persistent=False)
 
     def forward(
-        self, image: Float[Tensor, "batch 3 height width"]
+        self,
+        image: Float[Tensor, "batch 3 height width"],
+        features: Float[Tensor, "batch token channel"] | None = None,
     ) -> Float[Tensor, "batch token dim"]:
-        with torch.no_grad():
-            tokens = self.backbone(self.cut_patches(image))
-        result: Tensor = self.project(tokens)
+        """Tokens of images; `features` are those of the backbone, where they are known."""
+        if features is None:
+            features = self.compute_features(image)
+        result: Tensor = self.project(features.to(self.mean.dtype))
+        return result
+
+    @torch.no_grad()
+    def compute_features(
+        self, image: Float[Tensor, "batch 3 height width"]
+    ) -> Float[Tensor, "batch token channel"]:
+        """What the frozen backbone makes of images: it never changes in a training."""
+        result: Tensor = self.backbone(self.cut_patches(image))
         return result
 
     def cut_patches(
         self, image: Float[Tensor, "batch 3 height width"]
     ) -> Float[Tensor, "batch token pixel"]:
-        """The normalised patches of the enlarged image, row by row; in float32 also in autocast."""
-        with torch.autocast(image.device.type, enabled=False):
-            image = image.to(self.upsampling.dtype)
-            large = self.upsampling @ image @ self.upsampling.T
-            normal = (large - self.mean) / self.deviation
-        grid = normal.unflatten(3, (-1, PATCH)).unflatten(2, (-1, PATCH))
+        """The normalised patches of the enlarged image, row by row; enlarged in float32 always.
+
+        Normalised first, since enlarging keeps constants; copied once, in the type that is read.
+        """
+        device = image.device.type
+        with torch.autocast(device, enabled=False):
+            normal = (image.to(self.upsampling.dtype) - self.mean) / self.deviation
+            large = self.upsampling @ normal @ self.upsampling.T
+        if torch.is_autocast_enabled(device):
+            large = large.to(torch.get_autocast_dtype(device))
+        grid = large.unflatten(3, (-1, PATCH)).unflatten(2, (-1, PATCH))
         return grid.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
 
     def read_backbone(self) -> None:

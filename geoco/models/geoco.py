@@ -45,12 +45,13 @@ class GeoCo(PictureModel):
         video: Float[Tensor, "batch time 3 height width"],
         positions: Float[Tensor, "batch slot 2"],
         temporal: bool = True,
+        features: Float[Tensor, "batch time token channel"] | None = None,
     ) -> Binding:
         """Slots of every frame. A later frame starts where the temporal initializer says.
 
         Without one, or with `temporal` off, it starts where the frame before it ended.
         """
-        tokens = self.encode(video)
+        tokens = self.encode(video, features)
         time = video.shape[1]
         start = self.attention.start_slots(positions)
         iterations = self.settings.slots.first_iterations

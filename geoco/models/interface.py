@@ -13,6 +13,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor, nn
 
 from geoco import config
+from geoco.errors import GeocoError
 from geoco.models import compositing
 from geoco.models.decoders import Fields
 from geoco.models.selector import Selector
@@ -67,10 +68,12 @@ class Model(nn.Module, ABC):
         video: Float[Tensor, "batch time 3 height width"],
         positions: Float[Tensor, "batch slot 2"],
         temporal: bool = True,
+        features: Float[Tensor, "batch time token channel"] | None = None,
     ) -> Binding:
         """Slots of every frame, those of the first from the given positions.
 
-        `temporal` off leaves out the temporal part, where there is one.
+        `temporal` off leaves out the temporal part, where there is one. `features` are those of
+        the frames by `compute_features`, where they were computed before.
         """
 
     @abstractmethod
@@ -133,6 +136,15 @@ class Model(nn.Module, ABC):
     def picture_parameters(self) -> list[nn.Parameter]:
         """Those that read pictures and draw them; what binds slots lies between."""
         return self.decoder_parameters()
+
+    def compute_features(
+        self, image: Float[Tensor, "batch 3 height width"]
+    ) -> Float[Tensor, "batch token channel"]:
+        """What a frozen part makes of pictures, which never changes; mostly there is none."""
+        raise GeocoError(
+            "train.features: this model has no frozen encoder whose features could be kept: leave "
+            "it at 'step'"
+        )
 
     @property
     def pretrained_part(self) -> str | None:

@@ -37,16 +37,27 @@ class PictureModel(Model):
         return count
 
     def encode(
-        self, video: Float[Tensor, "batch time 3 height width"]
+        self,
+        video: Float[Tensor, "batch time 3 height width"],
+        features: Float[Tensor, "batch time token channel"] | None = None,
     ) -> Float[Tensor, "batch time token dim"]:
-        """The tokens of every frame."""
+        """The tokens of every frame, from its features where they are known."""
         if video.shape[-2:] != (self.size, self.size):
             raise GeocoError(
                 f"the model works on {self.size} x {self.size} pixels, got "
                 f"{video.shape[-2]} x {video.shape[-1]}"
             )
-        tokens: Tensor = self.encoder(video.flatten(0, 1))
+        frames = video.flatten(0, 1)
+        known = () if features is None else (features.flatten(0, 1),)
+        tokens: Tensor = self.encoder(frames, *known)
         return tokens.unflatten(0, video.shape[:2])
+
+    def compute_features(
+        self, image: Float[Tensor, "batch 3 height width"]
+    ) -> Float[Tensor, "batch token channel"]:
+        if isinstance(self.encoder, DinoEncoder):
+            return self.encoder.compute_features(image)
+        return super().compute_features(image)
 
     def decode_slots(self, slots: Slots, extent: int = 1, alpha_only: bool = False) -> Fields:
         fields: Fields = self.decoder(slots, extent, alpha_only)

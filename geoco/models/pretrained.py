@@ -1,6 +1,7 @@
 """Models by name: shipped weights, a run, a file of weights, or a repository of the Hub."""
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from geoco.models import checkpoints
 from geoco.models.checkpoints import ModelWeights
 from geoco.models.hub import fetch_from_hub, is_hub_name
 from geoco.models.interface import Model
+from geoco.models.reconstruction_quality import FILE as QUALITY
+from geoco.models.reconstruction_quality import QualityReference
 from geoco.models.stored import build_stored
 
 # Beside the package in a checkout, inside it when installed from a wheel.
@@ -30,16 +33,22 @@ class LoadedModel:
     config: Config
     step: int
     trained_scales: tuple[float, float]  # that objects had in training
+    quality: QualityReference | None = None  # how well it redraws frames of its own kind
 
 
 def list_shipped() -> dict[str, Path]:
     """The weights that come with the package, by name."""
     return {
-        file.parent.name: file
+        file.parent.name.removesuffix(REPLACED): file
         for folder in _SHIPPED
         for file in sorted(folder.glob(f"*/{checkpoints.WEIGHTS}"))
-        if file.parent.suffix not in (PARTIAL, REPLACED)
+        if file.parent.suffix != PARTIAL and not _has_successor(file.parent)
     }
+
+
+def _has_successor(folder: Path) -> bool:
+    """Whether a replaced folder has done its duty; a kill may have come before its successor."""
+    return folder.suffix == REPLACED and folder.with_suffix("").exists()
 
 
 def from_pretrained(name: str | Path, device: str = "cpu") -> Model:
@@ -47,17 +56,26 @@ def from_pretrained(name: str | Path, device: str = "cpu") -> Model:
     return load(name, device).model
 
 
-def load(name: str | Path, device: str = "cpu") -> LoadedModel:
-    """Build a model and give it its weights. Nothing is unpickled."""
+def load(name: str | Path, device: str = "cpu", fetch: bool = True) -> LoadedModel:
+    """Build a model and give it its weights. Nothing is unpickled.
+
+    Without `fetch` the Hub is not asked: for a name that comes from elsewhere than the user.
+    """
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise GeocoError(f"device '{device}': expected cpu, or cuda where PyTorch finds one")
-    weights = checkpoints.read_weights(find_weights(name))
+    weights = checkpoints.read_weights(find_weights(name, fetch))
     model = build_stored(weights, str(name))
-    scales = _read_trained_scales(weights)
-    return LoadedModel(str(name), model.to(device).eval(), weights.config, weights.step, scales)
+    return LoadedModel(
+        str(name),
+        model.to(device).eval(),
+        weights.config,
+        weights.step,
+        _read_trained_scales(weights),
+        QualityReference.read(_find_quality(name, weights.path)),
+    )
 
 
-def find_weights(name: str | Path) -> Path:
+def find_weights(name: str | Path, fetch: bool = True) -> Path:
     """Where the weights of a name are; those of the Hub are fetched."""
     known = list_shipped()
     if str(name) in known:
@@ -65,7 +83,10 @@ def find_weights(name: str | Path) -> Path:
     path = Path(name).expanduser()
     if path.exists():
         return path
-    if is_hub_name(name):
+    replaced = path.with_name(path.name + REPLACED) if path.name else path
+    if (replaced / checkpoints.WEIGHTS).is_file():  # its successor was killed on its way here
+        return replaced
+    if is_hub_name(name) and fetch:
         return fetch_from_hub(str(name), checkpoints.WEIGHTS)
     raise GeocoError(
         f"{name}: there is no such model: give a run, a file of weights"
@@ -87,3 +108,11 @@ def _read_trained_scales(weights: ModelWeights) -> tuple[float, float]:
             "numbers from zero up, the smaller one first"
         )
     return low, high
+
+
+def _find_quality(name: str | Path, weights: Path) -> Path:
+    """The file beside the weights; of a model of the Hub it is fetched, too, if it has one."""
+    if str(name) not in list_shipped() and not Path(name).expanduser().exists():
+        with suppress(GeocoError):
+            return fetch_from_hub(str(name), QUALITY)
+    return weights.with_name(QUALITY)

@@ -40,17 +40,16 @@ class Activity(nn.Module):
 
     def __init__(self, dim: int, hidden: int, initial: float) -> None:
         super().__init__()
-        self.layers = nn.Sequential(
-            nn.LayerNorm(dim), nn.Linear(dim, hidden), nn.ReLU(), nn.Linear(hidden, 1)
-        )
-        last = self.layers[-1]
-        nn.init.zeros_(last.weight)
-        nn.init.constant_(last.bias, math.log(initial / (1 - initial)))
+        self.norm = nn.LayerNorm(dim)
+        self.hidden = nn.Linear(dim, hidden)
+        self.surety = nn.Linear(hidden, 1)
+        nn.init.zeros_(self.surety.weight)
+        nn.init.constant_(self.surety.bias, math.log(initial / (1 - initial)))
 
     def forward(self, appearance: Float[Tensor, "*slots dim"]) -> Float[Tensor, "*slots"]:
         with torch.autocast(appearance.device.type, enabled=False):
-            surety: Tensor = self.layers(appearance.to(self.layers[-1].weight.dtype))
-            return torch.sigmoid(surety).squeeze(-1)
+            seen = self.norm(appearance.to(self.surety.weight.dtype))
+            return torch.sigmoid(self.surety(torch.relu(self.hidden(seen)))).squeeze(-1)
 
 
 class Staitus(PictureModel):
@@ -88,12 +87,13 @@ class Staitus(PictureModel):
         video: Float[Tensor, "batch time 3 height width"],
         positions: Float[Tensor, "batch slot 2"],
         temporal: bool = True,
+        features: Float[Tensor, "batch time token channel"] | None = None,
     ) -> StaitusBinding:
         """Slots of every frame. A later frame starts with the predicted appearance and old pose.
 
         With `temporal` off it starts where the frame before it ended.
         """
-        tokens = self.encode(video)
+        tokens = self.encode(video, features)
         start = self.attention.start_slots(positions)
         iterations = self.settings.slots.first_iterations
         bindings: list[Binding] = []

@@ -91,13 +91,14 @@ class Statm(PictureModel):
         video: Float[Tensor, "batch time 3 height width"],
         positions: Float[Tensor, "batch slot 2"],
         temporal: bool = True,
+        features: Float[Tensor, "batch time token channel"] | None = None,
     ) -> Binding:
         """Slots of every frame; `positions` are nothing to them.
 
         A later frame starts where the predictor says, or, with `temporal` off, where the frame
         before it ended.
         """
-        tokens = self.encode(video)
+        tokens = self.encode(video, features)
         start = self.attention.start_slots(len(video))
         iterations = self.settings.slots.first_iterations
         history: list[Tensor] = []

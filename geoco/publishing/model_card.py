@@ -5,10 +5,9 @@ run's own files and the results of `geoco eval`; only the note is anybody's own 
 """
 
 import itertools
-import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,10 @@ from geoco.config import (
 )
 from geoco.errors import GeocoError
 from geoco.evaluation import build_text_tables, covers_videos, format_markdown
+from geoco.files import parse_json
 from geoco.models.dino import STAND_IN
 from geoco.models.interface import Model, parameter_table
+from geoco.models.reconstruction_quality import QualityReference
 from geoco.training import metrics_log, run_folder
 from geoco.training.curriculum import Curriculum
 
@@ -81,6 +82,7 @@ class Card:
     results: MeasuredResults | None = None
     note: str = ""
     selector: str | None = None  # how it came about, if not with the rest
+    quality: QualityReference | None = None
 
     def to_markdown(self) -> str:
         """The card as Markdown."""
@@ -219,6 +221,9 @@ the package, its folder or its id on the Hub stands for the name."""
             return [f"## Results\n\n{first}. No tables: nobody gave results of `geoco eval`."]
         about = results.population
         texts = build_text_tables(self.name, results.tables, covers_videos(about))
+        if isinstance(getattr(self.config.data, "source", None), FolderSource):
+            # The paper's rows are of other data, and say nothing about somebody's own videos.
+            texts = [replace(text, paper=None) for text in texts]
         tables = format_markdown("Results", about, texts)
         head, body = re.sub("^#", "##", tables, flags=re.MULTILINE).strip().split("\n\n", 1)
         split = _SPLITS[results.split]
@@ -233,6 +238,7 @@ the package, its folder or its id on the Hub stands for the name."""
             f"are cut to a square and fitted to {self.model.size} x {self.model.size} pixels.",
             f"- Objects had scales from {low:.3f} to {high:.3f} in training (the middle 98% over "
             "training windows); the editor warns where an edit leaves that range.",
+            *self._describe_quality(),
             *([f"- {self.trial} Expect less than the method can do."] if self.trial else []),
         ]
         editing = self.results.tables.get("editing") if self.results else None
@@ -249,12 +255,24 @@ the package, its folder or its id on the Hub stands for the name."""
             )
         return "\n".join(("## Known failures\n", *lines))
 
+    def _describe_quality(self) -> list[str]:
+        reference = self.quality
+        if reference is None:
+            return []
+        return [
+            f"- It makes something of any picture. The editor warns where its PSNR is below "
+            f"{reference.lowest:.1f} dB, as of nearly none of {reference.frames:,} frames "
+            f"({reference.source})."
+        ]
+
     def _list_files(self) -> str:
         return f"""## Files
 
 - `weights.safetensors`: the model, with its configuration in the header; nothing is unpickled.
 - `first-windows.safetensors`: frames, masks and PSNR of the first validation windows;
-  `geoco verify {self.name}` computes masks and PSNR again and compares."""
+  `geoco verify {self.name}` computes masks and PSNR again and compares.
+- `quality.json`: quantiles of the PSNR of validation frames, by which the editor tells pictures of
+  another kind."""
 
     def _show_picture(self, name: str) -> list[str]:
         shown = self.results is not None and name in self.results.figures
@@ -276,7 +294,7 @@ def read_history(run: Path | None, step: int, every: int) -> History:
     software: str | None
     began: str | None
     try:
-        known = json.loads((run / run_folder.ENVIRONMENT).read_text(encoding="utf-8"))
+        known = parse_json((run / run_folder.ENVIRONMENT).read_text(encoding="utf-8"))
         device = "CPU" if known["device"] == "cpu" else str(known["device"])
         machine = f"{device}, {known['cpus']} cores"
         # A package that was run without being installed has no version.

@@ -1,8 +1,9 @@
 """Publishing: a trained model as a folder that explains itself and can be checked anywhere.
 
 The folder holds `weights.safetensors` with the scales that objects had in training,
-`first-windows.safetensors` with what the model makes of its first validation windows, the model
-card `README.md`, `config.yaml` and pictures. It is written beside its place and then renamed.
+`first-windows.safetensors` with what the model makes of its first validation windows,
+`quality.json` with how well it redraws validation frames, the model card `README.md`, `config.yaml`
+and pictures. It is written beside its place and then renamed.
 `verify` computes the first windows again; `push_to_hub` puts the folder on the Hub.
 """
 
@@ -20,6 +21,7 @@ from geoco import config as configuration
 from geoco import evaluation
 from geoco.config import Config, DinoEncoderConfig, SolidsConfig, Split, StoreConfig
 from geoco.data import open_dataset
+from geoco.editing.editor import Editor
 from geoco.errors import GeocoError
 from geoco.evaluation import TABLES, SlotModel, adapter
 from geoco.evaluation.figures import FOLDER as FIGURES
@@ -27,9 +29,11 @@ from geoco.evaluation.run import describe_population
 from geoco.files import PARTIAL, REPLACED, recover_folder, write_folder, write_through
 from geoco.models import checkpoints, hub, pretrained
 from geoco.models.dino import STAND_IN
+from geoco.models.reconstruction_quality import FILE as QUALITY
 from geoco.models.stored import build_stored
 from geoco.publishing import model_card, reference_windows
 from geoco.publishing.model_card import Card, MeasuredResults
+from geoco.publishing.quality import measure_quality, write_quality
 from geoco.publishing.reference_windows import FirstWindows
 from geoco.reporting.results import read_results
 from geoco.training import selector_fit
@@ -105,6 +109,8 @@ def publish(
     first = FirstWindows.from_dataset(open_dataset(config.data, "val"), windows)
     factual = first.evaluate(ours, lambda *news: progress("first windows", *news))
     scales = measure_trained_scales(ours, config, lambda *news: progress("training windows", *news))
+    editor = Editor(pretrained.LoadedModel(name, model, config, weights.step, scales))
+    quality = measure_quality(editor, config, progress=lambda *news: progress("quality", *news))
     card = Card(
         name,
         shared,
@@ -118,6 +124,7 @@ def publish(
         measured,
         note,
         weights.extra.get(selector_fit.EXTRA),
+        quality,
     )
     extra = weights.extra | {pretrained.TRAINED_SCALES: f"{scales[0]:.6g} {scales[1]:.6g}"}
 
@@ -125,6 +132,7 @@ def publish(
         file = folder / checkpoints.WEIGHTS
         checkpoints.write_weights(file, weights.step, shared, weights.tensors, extra)
         write_through(folder / FIRST, reference_windows.encode_file(first, factual))
+        write_quality(folder / QUALITY, quality)
         write_through(folder / CONFIG, shared.to_yaml().encode())
         write_through(folder / CARD, card.to_markdown().encode())
         for title, picture in (measured.figures if measured else {}).items():

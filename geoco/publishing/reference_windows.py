@@ -18,6 +18,7 @@ from torch import Tensor
 from geoco.data import ClipBatch
 from geoco.errors import GeocoError
 from geoco.evaluation import Factual, SlotModel, Windows, windows
+from geoco.files import parse_json
 
 FILE = "first-windows.safetensors"
 FORMAT = 1
@@ -77,7 +78,7 @@ def read_file(file: Path) -> tuple[FirstWindows, Float64[Tensor, " window"], Own
         )
     try:
         with safetensors.safe_open(file, framework="pt") as opened:
-            header = json.loads(opened.metadata()[_KEY])
+            header = parse_json(opened.metadata()[_KEY])
             frames, masks, psnr = (opened.get_tensor(part) for part in ("frames", "masks", "psnr"))
         sources = tuple(header["sources"])
         whole = (

@@ -73,10 +73,10 @@ _SYMBOL = re.compile(
 _FORMULA = re.compile(f"(?:{_SYMBOL.pattern})(?: (?:{_SYMBOL.pattern}))*")
 _MINUS = re.compile(r"(?<![\w.)])-(?=\d)")  # of a number
 _WIDE = 6  # columns of numbers from which a table is set to the width of the page
-_NOTE = (
-    "Rows marked “paper” are the values that the paper prints, of its own data and training. "
-    "Arrows say which way is better."
+_PAPER_NOTE = (
+    "Rows marked “paper” are the values that the paper prints, of its own data and training."
 )
+_ARROW_NOTE = "Arrows say which way is better."
 
 
 def format_markdown(title: str, population: Values, tables: Sequence[TextTable]) -> str:
@@ -85,7 +85,7 @@ def format_markdown(title: str, population: Values, tables: Sequence[TextTable])
     parts = [
         f"# {title}",
         _format_markdown_rows(TextTable("", ("Population", ""), about, "")),
-        _NOTE,
+        _explain_rows(tables),
     ]
     for table in (fit_to_data(table, population) for table in tables):
         parts += [f"## {table.title}", _format_markdown_rows(table), table.caption]
@@ -97,7 +97,7 @@ def format_latex(title: str, population: Values, tables: Sequence[TextTable]) ->
     notes = [
         f"{title}. Take it in with \\input; the preamble needs",
         r"\usepackage{booktabs,graphicx}",
-        _NOTE,
+        _explain_rows(tables),
         *(f"{key}: {value}" for key, value in population.items()),
     ]
     head = "\n".join("% " + " ".join(note.split()) for note in notes)
@@ -113,6 +113,10 @@ def format_latex_text(text: str) -> str:
         parts += [_escape(text[end : match.start()]), f"${formula}$"]
         end = match.end()
     return "".join([*parts, _escape(text[end:])])
+
+
+def _explain_rows(tables: Sequence[TextTable]) -> str:
+    return f"{_PAPER_NOTE} {_ARROW_NOTE}" if any(table.paper for table in tables) else _ARROW_NOTE
 
 
 def _format_markdown_rows(table: TextTable) -> str:

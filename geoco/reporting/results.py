@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from geoco.errors import GeocoError
-from geoco.files import write_whole
+from geoco.files import parse_json, write_whole
 
 FORMAT = 2
 
@@ -67,7 +67,7 @@ def read_results(
 def _read_content(folder: Path, table: str) -> dict[str, Any] | None:
     path = locate_table(folder, table)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"))
         version = content["format"]
         whole = isinstance(content["population"], dict) and isinstance(content["values"], dict)
     except FileNotFoundError:

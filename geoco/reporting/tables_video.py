@@ -5,8 +5,9 @@ same kinds of values over all frames. What a model without positions and scales 
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from geoco.reporting import paper_video
+from geoco.reporting import paper_video, tables, tables_matched
 from geoco.reporting.cells import (
     DASH,
     KINDS,
@@ -28,12 +29,12 @@ UNSUPPORTED = "N/A"
 
 def build_main_tables(name: str, results: Mapping[str, Values]) -> list[TextTable]:
     """The two halves of Table 3, each made from several results."""
-    tables: list[TextTable] = []
+    built: list[TextTable] = []
     if "factual" in results or "stability" in results:
-        tables.append(build_main_factual(name, results))
+        built.append(build_main_factual(name, results))
     if "editing" in results or "tubes" in results:
-        tables.append(build_main_editing(name, results))
-    return tables
+        built.append(build_main_editing(name, results))
+    return built
 
 
 def build_main_factual(name: str, results: Mapping[str, Values]) -> TextTable:
@@ -50,9 +51,10 @@ def build_main_factual(name: str, results: Mapping[str, Values]) -> TextTable:
         format_number(look_up(spread, "coverage", "deviation"), 4),
     )
     caption = (
-        "PSNR (dB) is by video, its MSE over all frames. Position errors are over "
+        f"PSNR (dB) is by video, its MSE over all frames, of {factual.get('windows', DASH)} videos "
+        f"of {factual.get('frames', DASH)} frames. Position errors are over "
         f"{format_defined(errors[-1])} tracks, O_attn over {_describe_attention(factual)}. Spreads "
-        "fix s = 0.2."
+        f"fix s = 0.2 and are over {stability.get('objects', DASH)} objects of single frames."
     )
     rows = [_mark_unsupported((label_measured(name), *cells), results)]
     title = "Factual reconstruction and geometry of videos"
@@ -61,6 +63,10 @@ def build_main_factual(name: str, results: Mapping[str, Values]) -> TextTable:
 
 def build_main_editing(name: str, results: Mapping[str, Values]) -> TextTable:
     tubes, inside = results.get("tubes", {}), look_up(results, "editing", "interior")
+
+    def count_defined(*path: str) -> str:
+        return format_defined(look_up(inside, *path))
+
     cells = (
         *(format_number(look_up(tubes, kind, "f1", "estimate"), 2) for kind in KINDS),
         format_number(look_up(inside, "position", "error", "value"), 4),
@@ -70,8 +76,10 @@ def build_main_editing(name: str, results: Mapping[str, Values]) -> TextTable:
     )
     caption = (
         f"F1 (percent) pools all frames of a video and is over {tubes.get('eligible', DASH)} "
-        "videos with one edited object each; E_Δp (a fraction of the diagonal), slopes and D_app "
-        "(grid L2) are over interior objects of all frames."
+        "videos with one edited object each. Over interior edits of all frames: E_Δp (a fraction "
+        f"of the diagonal), {count_defined('position', 'error')}, β_r and β_A, "
+        f"{count_defined('curves', 'radius')} and {count_defined('curves', 'coverage')}, and D_app "
+        f"(grid L2), {count_defined('transplant', 'error')}."
     )
     rows = [_mark_unsupported((label_measured(name), *cells), results)]
     return add_rows(paper_video.MAIN_EDITING, "Video editing and geometry response", rows, caption)
@@ -114,13 +122,42 @@ def build_rgb_preservation(name: str, values: Values) -> TextTable:
         for part, factor in (("change", 1000), ("changed", 100))
         for kind in KINDS
     ]
+    videos = ", ".join(str(_count(values, kind, "carried_videos")) for kind in KINDS)
     caption = (
         "Changes from the factual reconstruction outside of the supports' surroundings, of objects "
         "whose core and slot agree for the better part: "
-        f"{list_counts(values, 'carried', KINDS)} edits."
+        f"{list_counts(values, 'carried', KINDS)} edits, of {videos} videos."
     )
     rows = format_intervals(label_measured(name), intervals, 4)
     return add_rows(paper_video.RGB_PRESERVATION, "RGB preservation in videos", rows, caption)
+
+
+def build_editing(name: str, values: Values) -> TextTable:
+    table = tables.build_editing(name, values)
+    return _add_population(table, f"Here {values['objects']} valid objects of all frames.")
+
+
+def build_noop(name: str, values: Values) -> TextTable:
+    edits = ", ".join(f"{values['all'][kind]['edits']} {kind}" for kind in KINDS)
+    return _add_population(tables.build_noop(name, values), f"Here {edits}.")
+
+
+def build_oracle_rgb(name: str, values: Values) -> TextTable:
+    videos = _count(values, "position", "videos")
+    return _add_population(
+        tables_matched.build_oracle_rgb(name, values),
+        f"They are of tracks of {videos} videos, which weigh the same.",
+    )
+
+
+def _add_population(table: TextTable, sentence: str) -> TextTable:
+    return replace(table, caption=f"{table.caption} {sentence}")
+
+
+def _count(values: Values, *path: str) -> int | str:
+    """A number of a result; results of earlier versions may lack it."""
+    count = look_up(values, *path)
+    return DASH if count is None else int(count)
 
 
 def _describe_attention(factual: Values) -> str:

@@ -83,8 +83,9 @@ def measure_gradient_norms(
         for parameter in model.parameters():
             parameter.grad = None
         weights = {t: plan.weights[t] if t == term else 0.0 for t in TERMS}
+        weight = sum(weights.values()) if term in TERMS else 1.0
         losses = stepper.evaluate(batch, draws, replace(plan, weights=weights))
-        losses.backward_alone(term, weights.get(term, 1.0))
+        losses.backward_alone(term, weight)
         stepper.sum_gradients()
         for name, part in model.named_children():
             squares = [p.grad.square().sum() for p in part.parameters() if p.grad is not None]

@@ -99,9 +99,10 @@ class GeoCoObjective(Objective):
         draws: Draws,
         weights: Float[Tensor, " term"],
         mode: Mode,
+        features: Float[Tensor, "batch time token channel"] | None = None,
     ) -> GeoCoLosses:
         model, settings = self.model, self.settings
-        binding = model.bind(video, draws.positions, temporal=mode.temporal)
+        binding = model.bind(video, draws.positions, mode.temporal, features)
         fields = model.decode_slots(binding.slots)
         logits, selector = self._apply_selector(video, Reconstruction(binding, fields), mode)
         scene = Reconstruction(binding, fields.with_logits(logits))

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from geoco.config import Config, WindowConfig
 from geoco.data import open_dataset, open_training
+from geoco.data.features import read_feature_index
 from geoco.errors import GeocoError
 from geoco.models import checkpoints
 from geoco.models.build import build
@@ -87,8 +88,14 @@ def check_start(config: Config) -> None:
     # Clips of every phase, also of those that begin after hours.
     curriculum = Curriculum(config, model.cold_scale)
     for frames in sorted({curriculum.plan(step).mode.frames for step in curriculum.mode_starts()}):
-        open_training(config, WindowConfig(length=frames, stride=config.train.stride))
+        window = WindowConfig(length=frames, stride=config.train.stride)
+        if len(open_training(config, window)) == 0:
+            raise GeocoError(
+                f"train.phases: a phase takes clips of {frames} frames, but no video is that long"
+            )
     open_dataset(data, "val")
+    if config.train.features == "store" and config.train.feature_store is not None:
+        read_feature_index(config.train.feature_store)
 
 
 def _prepare(
@@ -142,14 +149,7 @@ def _check_origin(origin: Path, config: Config) -> None:
 
 
 def _launch_fabric(machine: Machine, precision: Literal["bf16-mixed", "32-true"]) -> Fabric:
-    kinds = ("auto", "cpu", "cuda")
-    if machine.accelerator not in kinds:
-        raise GeocoError(f"--accelerator {machine.accelerator}: expected one of {', '.join(kinds)}")
-    if machine.accelerator == "cuda" and not torch.cuda.is_available():
-        raise GeocoError("--accelerator cuda: PyTorch finds no CUDA device here; use cpu")
-    accelerator = machine.accelerator
-    if accelerator == "auto":
-        accelerator = "cuda" if torch.cuda.is_available() else "cpu"
+    accelerator = choose_device(machine.accelerator).type
     launched = "LOCAL_RANK" in os.environ
     many = launched or machine.devices * machine.nodes > 1
     devices = int(os.environ.get("LOCAL_WORLD_SIZE", machine.devices))
@@ -162,6 +162,18 @@ def _launch_fabric(machine: Machine, precision: Literal["bf16-mixed", "32-true"]
     )
     fabric.launch()
     return fabric
+
+
+def choose_device(accelerator: str) -> torch.device:
+    """By its name on the command line; of `auto` what there is."""
+    kinds = ("auto", "cpu", "cuda")
+    if accelerator not in kinds:
+        raise GeocoError(f"--accelerator {accelerator}: expected one of {', '.join(kinds)}")
+    if accelerator == "cuda" and not torch.cuda.is_available():
+        raise GeocoError("--accelerator cuda: PyTorch finds no CUDA device here; use cpu")
+    if accelerator == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(accelerator)
 
 
 def describe_backends(trainer: Trainer) -> str:

@@ -76,9 +76,11 @@ class Objective(ABC):
         draws: Draws,
         weights: Float[Tensor, " term"],
         mode: Mode,
+        features: Float[Tensor, "batch time token channel"] | None = None,
     ) -> Losses:
         """The losses of a batch, as sums over its samples divided by counts over all processes.
 
+        `features` are the frames' by a frozen encoder, where they are kept (`train.features`).
         `source` numbers the videos that clips are from, `weights` are those of the curriculum's
         TERMS. A batch may be recorded and replayed on a GPU: nothing may wait for the device.
         """

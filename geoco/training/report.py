@@ -68,7 +68,7 @@ class TrainingReport:
             if not first:
                 first.append((now, done))
             began, before = first[0]
-            if done == total or now - began < MEASURED:
+            if done in (before, total) or now - began < MEASURED:
                 return
             left = (now - began) / (done - before) * (total - done)
             if until is not None and now + left > until:
@@ -92,6 +92,7 @@ class TrainingReport:
 
     def begin(self, step: int) -> None:
         """Steps begin, after `step` of them."""
+        self._told = time.monotonic()
         if self._bar is not None:
             self._task = self._bar.add_task("", total=self._steps, completed=step)
 

@@ -29,10 +29,11 @@ class StaitusObjective(Objective):
         draws: Draws,
         weights: Float[Tensor, " term"],
         mode: Mode,
+        features: Float[Tensor, "batch time token channel"] | None = None,
     ) -> Losses:
         model = self.model
         assert isinstance(model, Staitus)
-        binding = model.bind(video, draws.positions)
+        binding = model.bind(video, draws.positions, features=features)
         appearance = binding.slots.appearance
         gates = model.compute_gates(appearance).detach()
         values = {

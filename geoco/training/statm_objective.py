@@ -21,7 +21,8 @@ class StatmObjective(Objective):
         draws: Draws,
         weights: Float[Tensor, " term"],
         mode: Mode,
+        features: Float[Tensor, "batch time token channel"] | None = None,
     ) -> Losses:
-        scene = self.model.decode(self.model.bind(video, draws.positions))
+        scene = self.model.decode(self.model.bind(video, draws.positions, features=features))
         rec = losses.rec(scene.image, video, sum_over_ranks)
         return Losses({"rec": rec}, weights[TERMS.index("rec")] * rec)

@@ -141,12 +141,17 @@ class Stepper:
 
     def _compute_losses(self, batch: ClipBatch, draws: Draws, mode: Mode) -> Losses:
         assert batch.source_numbers is not None
-        video = batch.images()
+        video, features = batch.images(), batch.features
+        known = {} if features is None else {"features": features[:, :, 0]}
         if self.settings.flip:
-            mirrored = (draws.mirror < 0.5)[:, None, None, None, None]
-            video = torch.where(mirrored, video.flip(-1), video)
+            mirrored = (draws.mirror < 0.5)[:, None, None, None]
+            video = torch.where(mirrored[..., None], video.flip(-1), video)
+            if features is not None:
+                known["features"] = torch.where(mirrored, features[:, :, 1], features[:, :, 0])
         with self.fabric.autocast():
-            return self.objective.compute(video, batch.source_numbers, draws, self.weights, mode)
+            return self.objective.compute(
+                video, batch.source_numbers, draws, self.weights, mode, **known
+            )
 
     def _step(self, batch: ClipBatch, draws: Draws, mode: Mode) -> None:
         trained = [*self.core, *(self.temporal if mode.temporal else [])]

@@ -19,11 +19,12 @@ from torch import Tensor
 from geoco import drawing
 from geoco.config import Config, WindowConfig
 from geoco.data import open_dataset, open_training, to_device
-from geoco.data.loader import Feed, Order, ResidentFeed, StreamFeed
+from geoco.data.loader import Feed, Order, ResidentFeed, Rows, StreamFeed
+from geoco.data.mixture import ClipDataset
 from geoco.errors import GeocoError
 from geoco.models import checkpoints
 from geoco.models.build import build
-from geoco.training import diagnostics
+from geoco.training import diagnostics, features
 from geoco.training.curriculum import TERMS, Curriculum
 from geoco.training.logs import SCHEDULE, RunLogs
 from geoco.training.metrics_log import draw_curves
@@ -75,6 +76,7 @@ class Trainer:
         self._until: float | None = None  # when preparing frames is no use any more
         self._clips: ValidationClips | None = None
         self._feeds: dict[int, Feed] = {}
+        self._features: Tensor | None = None  # of all frames, on the device
         self._restore()
         self.logs = RunLogs.open(run, self.stepper, self.step) if fabric.is_global_zero else None
 
@@ -261,13 +263,22 @@ class Trainer:
             def rows(step: int) -> np.ndarray:
                 return order(step)[rank * share : (rank + 1) * share]
 
-            device = self.fabric.device
-            if self.settings.feed == "resident":
-                watch = self.report.watch_preparation(self._until)
-                self._feeds = {frames: ResidentFeed(dataset, rows, device, watch)}
-            else:
-                self._feeds = {frames: StreamFeed(dataset, rows, device)}
+            self._feeds = {frames: self._make_feed(dataset, rows)}
         return self._feeds[frames]
+
+    def _make_feed(self, dataset: ClipDataset, rows: Rows) -> Feed:
+        kept, device = self.settings.features, self.fabric.device
+        store = features.open_store(self.config, self.model) if kept == "store" else None
+        if self.settings.feed == "stream":
+            return StreamFeed(dataset, rows, device, store)
+        if kept != "step" and self._features is None:
+            self._features = (
+                features.compute_resident(self.model, dataset, self.settings, device)
+                if store is None
+                else features.load_resident(store, device)
+            )
+        watch = self.report.watch_preparation(self._until)
+        return ResidentFeed(dataset, rows, device, watch, self._features)
 
     def _sample_draws(self, step: int, frames: int) -> Draws:
         """This process's rows of the step's random numbers."""

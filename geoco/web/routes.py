@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
+from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Response
 
 from geoco import media
 from geoco.editing.editor import SEED, Editor, Film
 from geoco.web import uploads
-from geoco.web.exports import MEDIA_TYPES, Export, check_frame, export_file
+from geoco.web.exports import MEDIA_TYPES, Export, check_frame, export_file, name_file
 from geoco.web.samples import Sample, SampleMaker
 from geoco.web.schema import (
     FrameAnswer,
@@ -246,7 +247,8 @@ async def open_upload(
 
     def make_state() -> SceneState:
         opened = uploads.read_upload(data, editor.model.size, service.settings)
-        start = OpenedFrames(editor, opened.frames, seed, opened.frames_per_second)
+        rate = opened.frames_per_second
+        start = OpenedFrames(editor, opened.frames, seed, rate, opened.originals)
         return SceneState(start, opened.notes)
 
     return await service.answer_start(session, make_state)
@@ -345,9 +347,15 @@ async def send_export(
     file: Export,
     frame: Frame = 0,
     zoom: Annotated[int, Query(ge=1, le=64, description="Each pixel as a square so wide")] = 1,
+    name: Annotated[str, Query(pattern=r"^[\w-]{0,80}$", description="Of what was opened")] = "",
 ) -> Response:
-    data = await service.compute(
-        session, state, lambda: export_file(state.compute_scene(), file, frame, zoom)
-    )
-    headers = {"Content-Disposition": f'attachment; filename="{file.value}"'}
+    def work() -> tuple[bytes, str]:
+        scene = state.compute_scene()
+        data = export_file(scene, file, frame, zoom, name)
+        return data, name_file(scene, file, name, frame, zoom)
+
+    data, title = await service.compute(session, state, work)
+    quoted = quote(title)
+    saved = f'filename="{title}"' if quoted == title else f"filename*=UTF-8''{quoted}"
+    headers = {"Content-Disposition": f"attachment; {saved}"}
     return Response(data, media_type=MEDIA_TYPES[file], headers=headers)

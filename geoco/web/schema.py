@@ -18,6 +18,7 @@ from pydantic_core import PydanticCustomError
 
 from geoco import media
 from geoco.editing import recording
+from geoco.editing.advice import describe_doubt
 from geoco.editing.decoded import SlotView
 from geoco.editing.editor import SEED, Editor, Film, Scene
 from geoco.editing.operations import EditRequest
@@ -152,6 +153,26 @@ class SlotAnswer(_Answer):
         return cls(x=x, y=y, **{key: values[key] for key in values if key != "position"})
 
 
+class QualityAnswer(_Answer):
+    """How well the model redraws what came in, before any edit; of a video its median frame."""
+
+    psnr: float = Field(description="dB")
+    is_known: bool | None = Field(
+        description="whether it is as good as for the model's own kind; null if not measured"
+    )
+    doubt: str | None = Field(
+        description="what to say of a picture that the model does not know, and what fits better; "
+        "only of states that nothing was done to yet"
+    )
+
+    @classmethod
+    def from_state(cls, state: SceneState) -> "QualityAnswer":
+        scene = state.compute_scene()
+        quality = scene.quality.median if isinstance(scene, Film) else scene.quality
+        doubt = describe_doubt(scene) if state.parent is None else None
+        return cls(psnr=quality.psnr, is_known=quality.is_known, doubt=doubt)
+
+
 class FrameAnswer(_Answer):
     """One frame as the model draws it."""
 
@@ -185,7 +206,7 @@ class PreviewAnswer(_Answer):
     @classmethod
     def from_scene(cls, scene: Scene, number: int) -> "PreviewAnswer":
         frame = FrameAnswer.from_scene(scene, 0).model_copy(update={"number": number})
-        return cls(frame=frame, warnings=list(scene.warnings))
+        return cls(frame=frame, warnings=list(scene.new_warnings))
 
 
 class StateAnswer(_Answer):
@@ -194,11 +215,14 @@ class StateAnswer(_Answer):
     id: str
     kind: Literal["picture", "video"]
     size: int
+    own_size: int = Field(description="the side of the picture at its own size, larger or the same")
     frames: int
     frames_per_second: float
     background: int = Field(description="the slot that owns most")
     edits: list[EditRequest]
-    warnings: list[str] = Field(description="of the last edit")
+    warnings: list[str] = Field(description="of all edits so far, each once")
+    new_warnings: list[str] = Field(description="of the last edit")
+    quality: QualityAnswer
     notes: list[str] = Field(description="what was done to the file that came in")
     frame: FrameAnswer
 
@@ -210,11 +234,14 @@ class StateAnswer(_Answer):
             id=state.id,
             kind="video" if isinstance(scene, Film) else "picture",
             size=scene.editor.model.size,
+            own_size=scene.own_side,
             frames=len(scene.decoded),
             frames_per_second=scene.frames_per_second,
             background=scene.decoded.background,
             edits=list(scene.history),
             warnings=list(scene.warnings),
+            new_warnings=list(scene.new_warnings),
+            quality=QualityAnswer.from_state(state),
             notes=list(state.notes),
             frame=FrameAnswer.from_scene(scene, number),
         )

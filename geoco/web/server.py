@@ -17,9 +17,16 @@ from rich.console import Console
 from geoco.editing.editor import Editor
 from geoco.errors import GeocoError
 from geoco.media import TooLargeError
+from geoco.models import pretrained
+from geoco.web.connections import Server
 from geoco.web.middleware import HEADERS, RequestGuard
 from geoco.web.routes import Service, router
-from geoco.web.samples import SampleMaker, make_solids_samples
+from geoco.web.samples import (
+    SampleMaker,
+    explain_missing_store,
+    make_samples,
+    make_solids_samples,
+)
 from geoco.web.sessions import Sessions
 from geoco.web.settings import Settings
 from geoco.web.work_queue import WorkQueue
@@ -74,16 +81,24 @@ def create_app(
 
 def serve(model: str, host: str, port: int, device: str, console: Console) -> None:
     """Run until interrupted."""
-    import uvicorn
-
-    editor = Editor.load(model, device)
-    app = create_app(editor, settings=Settings(hosts=tuple({host, *Settings.hosts})))
+    loaded = pretrained.load(model, device)
+    editor, data = Editor(loaded), loaded.config.data
+    problem = explain_missing_store(data)
+    if problem is not None:
+        console.print(
+            f"the page opens on scenes of the embedded generator, which this model does not know, "
+            f"for its own videos are not here: {problem}",
+            highlight=False,
+            soft_wrap=True,
+        )
+    size = editor.model.size
+    settings = Settings(hosts=tuple({host, *Settings.hosts}))
+    samples = None if problem is not None else lambda: make_samples(data, size)
+    app = create_app(editor, samples, settings)
     with open_listener(host, port) as listener:
         address = f"http://{host}:{listener.getsockname()[1]}"
         console.print(f"the editor is at {address} (Ctrl+C ends it)", soft_wrap=True)
-        # Addresses hold the ids of sessions: they are not written to a log.
-        config = uvicorn.Config(app, log_level="warning", access_log=False)
-        uvicorn.Server(config).run(sockets=[listener])
+        Server(app, settings, app.state.service.queue).run(sockets=[listener])
 
 
 def open_listener(host: str, port: int) -> socket.socket:

@@ -5,8 +5,7 @@ files or addresses. Frames are fitted to the model as they come, so that long vi
 """
 
 import base64
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from fastapi import HTTPException
@@ -15,6 +14,7 @@ from pydantic import ValidationError
 
 from geoco import media
 from geoco.editing import recording
+from geoco.editing.originals import Originals, fit_picture
 from geoco.editing.recording import EditList
 from geoco.errors import GeocoError
 from geoco.web.settings import Settings
@@ -34,6 +34,7 @@ class Upload:
     frames: UInt8[np.ndarray, "time height width 3"]
     frames_per_second: float
     notes: tuple[str, ...]
+    originals: Originals | None = None  # of pictures that are larger than the model's
 
 
 def read_upload(data: bytes, size: int, settings: Settings) -> Upload:
@@ -48,7 +49,8 @@ def read_upload(data: bytes, size: int, settings: Settings) -> Upload:
     if image is not None:
         picture = _read_picture(data, image, settings)
         notes = _describe_fit(picture.shape[1], picture.shape[0], size)
-        return Upload(media.fit_frame(picture, size)[None], 12, notes)
+        frames, originals = fit_picture(picture, size)
+        return Upload(frames, 12, notes, originals)
     raise HTTPException(415, f"this file is of no kind that can be edited: {EXPECTED}")
 
 
@@ -61,7 +63,7 @@ def read_edit_list(data: bytes, settings: Settings) -> tuple[str, bool]:
         raise GeocoError("the edit list is not right: it is not text in UTF-8") from None
     except ValidationError as error:
         raise GeocoError(recording.describe_problem(error, "the edit list is not right:")) from None
-    lists = list(_walk_lists(edit_list))
+    lists = list(recording.walk_lists(edit_list))
     frames = sum(len(one.frames) for one in lists)
     edits = sum(len(one.edits) for one in lists)
     if frames > 2 * settings.film_frames or edits > settings.edits:
@@ -69,17 +71,11 @@ def read_edit_list(data: bytes, settings: Settings) -> tuple[str, bool]:
             f"the edit list is too long: it has {frames} frames and {edits} edits, at most "
             f"{2 * settings.film_frames} and {settings.edits} are replayed here"
         )
+    fewer = replace(settings, reading=recording.limit_frames(edit_list))
     for one in lists:
         for frame in one.frames:
-            _read_picture(_decode_base64(frame), "PNG", settings)
+            _read_picture(_decode_base64(frame), "PNG", fewer)
     return text, edit_list.kind == "Film"
-
-
-def _walk_lists(edit_list: EditList) -> Iterator[EditList]:
-    """A list with those of its donors and of the film that it is a frame of."""
-    yield edit_list
-    for other in (*edit_list.donors.values(), *([edit_list.film] if edit_list.film else [])):
-        yield from _walk_lists(other)
 
 
 def _decode_base64(text: str) -> bytes:

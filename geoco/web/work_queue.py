@@ -16,7 +16,7 @@ ENDING = "the server is ending: start it again to go on"
 
 def refuse_busy(detail: str = BUSY, seconds: float = 1) -> HTTPException:
     """Not now, and when to ask again."""
-    wait = str(max(1, math.ceil(seconds)))
+    wait = str(min(max(1, math.ceil(seconds)), 60))
     return HTTPException(503, detail, headers={"Retry-After": wait})
 
 
@@ -29,7 +29,8 @@ class WorkQueue:
             workers, "geoco-work", initializer=lambda: torch.set_num_threads(threads)
         )
         self._workers, self._most = workers, workers + waiting
-        self._places: asyncio.Semaphore | None = None
+        # Of the event loop that asks: there is one, but tests take several in turns.
+        self._places: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
         self._inside: dict[asyncio.Task[Any], asyncio.Future[Any]] = {}
         self._ended = False
 
@@ -68,12 +69,13 @@ class WorkQueue:
     async def _work(
         self, work: Callable[[], Result], finish: Callable[[Result | None], None] | None
     ) -> Result:
-        if self._places is None:  # made where there is a loop
-            self._places = asyncio.Semaphore(self._workers)
-        async with self._places:
+        loop = asyncio.get_running_loop()
+        if self._places is None or self._places[0] is not loop:
+            self._places = (loop, asyncio.Semaphore(self._workers))
+        async with self._places[1]:
             result: Result | None = None
             try:
-                result = await asyncio.get_running_loop().run_in_executor(self._pool, work)
+                result = await loop.run_in_executor(self._pool, work)
                 return result
             finally:
                 if finish is not None:

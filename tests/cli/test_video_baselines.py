@@ -1,4 +1,4 @@
-"""STATM-SAVi and STAITUS from a store to tables, by the command line; scores are asserted nowhere."""
+"""STATM-SAVi and STAITUS from a store to tables; what they score is asserted nowhere."""
 
 import json
 from pathlib import Path

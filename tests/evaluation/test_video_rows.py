@@ -12,8 +12,9 @@ from helpers_boxes import Boxes, Clips, DeafBoxes, SwappingBoxes, make_factual, 
 from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 
-from geoco import config
+from geoco import config, edit_maps, metrics
 from geoco.data import SolidsDataset
+from geoco.editing.editor import Editor
 from geoco.errors import GeocoError
 from geoco.evaluation import (
     Factual,
@@ -31,9 +32,11 @@ from geoco.evaluation import (
 )
 from geoco.evaluation.factual import measure_segmentation, record_centers, score_factual
 from geoco.evaluation.interfaces import Decoded, Encoded
+from geoco.evaluation.reference_tracks import find_anchors
 from geoco.evaluation.video import record_tubes, score_tubes
 from geoco.evaluation.video_rows import compute_video_factual
 from geoco.models import pretrained
+from geoco.models.decoders import Fields
 from geoco.models.slots import Slots
 
 
@@ -89,7 +92,8 @@ def test_donors_are_of_the_same_frame_of_the_next_video() -> None:
 
 @pytest.mark.parametrize("zoom", [1, 2])
 def test_the_truth_scores_perfectly(zoom: int) -> None:
-    model = Boxes(make_scenes())
+    """Of boxes of 8 and 16 pixels every size is a whole number of pixels, and even."""
+    model = Boxes(make_scenes(sides=(8, 16)))
     dataset, factual = make_factual(model, zoom)
     scores = score_factual(model, factual, 4)
     assert (scores.windows, scores.frames, scores.objects) == (3, 4, 24)
@@ -103,17 +107,30 @@ def test_the_truth_scores_perfectly(zoom: int) -> None:
         assert error.value == pytest.approx(0, abs=1e-6), part.name
         assert (error.defined, error.total) == (6, 6)
     edits = editing.score_editing(editing.record_edits(model, factual, 9))
-    assert edits.all.position.f1.estimate == 100
-    assert edits.all.position.edits == 4 * 24
+    for scope in (edits.all, edits.interior):
+        for kind, each in ((scope.position, 4), (scope.scale, 4), (scope.transplant, 1)):
+            assert kind.f1.estimate == 100
+            assert (kind.edits, kind.disappeared) == (24 * each, 0)
+            assert kind.error is None or kind.error.value == pytest.approx(0, abs=1e-12)
+        assert scope.curves.coverage.value == pytest.approx(2)
+        # The RMS radius of a box of n x n pixels goes with the root of n^2 - 1.
+        sides = np.outer((8, 16), commands.FACTORS)
+        slopes = [np.polyfit(np.log(commands.FACTORS), np.log(n**2 - 1) / 2, 1)[0] for n in sides]
+        assert scope.curves.radius.value == pytest.approx(np.mean(slopes))
+    tubes = score_tubes(record_tubes(model, factual, 9))
+    assert (tubes.eligible, tubes.frames) == (3, 4)
+    for kind, each in ((tubes.position, 4), (tubes.scale, 4), (tubes.transplant, 1)):
+        assert (kind.f1.estimate, kind.f1.low, kind.edits) == (100, 100, 3 * each)
     records = matched.record_matched(model, dataset, factual, 9)
     pairs = matched.score_matched(records)
     assert (pairs.objects, pairs.windows, pairs.videos) == (6, 3, 3)
-    assert pairs.position.f1 is not None
-    assert pairs.position.f1.estimate == 100
-    assert pairs.position.change is not None
-    assert pairs.position.change.estimate == 0
-    assert pairs.position.carried == 24
-    assert pairs.transplant.carried == 6
+    for kind in (pairs.position, pairs.scale):
+        assert kind.f1 is not None
+        assert kind.f1.estimate == 100
+        assert (kind.common, kind.carried) == (24, 24)
+    for kind, count in ((pairs.position, 24), (pairs.scale, 24), (pairs.transplant, 6)):
+        assert kind.change is not None
+        assert (kind.change.estimate, kind.edits, kind.carried) == (0, count, count)
 
 
 def test_who_ignores_commands_scores_the_no_op() -> None:
@@ -170,6 +187,56 @@ def test_a_model_of_single_frames_scores_its_first_frames_as_ever() -> None:
     torch.testing.assert_close(rows.psnr[first], single.psnr, rtol=1e-5, atol=0)
 
 
+def test_tube_f1_is_that_of_an_edited_film() -> None:
+    """The editor tracks a clip from the same start, and moves the same slot in all frames."""
+    loaded = pretrained.load("geoco-solids")
+    window = config.WindowConfig(length=2, stride=50)
+    dataset = SolidsDataset(config.SolidsConfig(window=window), "val")
+    factual = compute_video_factual(adapter(loaded.model, loaded.config), dataset, np.array([0]), 2)
+    records = record_tubes(adapter(loaded.model, loaded.config), factual, 64)
+    (anchor,) = find_anchors(factual, [0])
+    assert anchor is not None
+    starts = windows.draw_starting_positions(0, 6)[None]
+    loaded.model.draw_positions = lambda batch, generator: starts  # type: ignore[method-assign]
+    film = Editor(loaded).encode_video(dataset.batch([0]).video[0].permute(0, 2, 3, 1).numpy())
+    for place, move in enumerate(commands.MOVES):
+        own = torch.from_numpy(film.masks[:, anchor.slot])
+        edit = edit_maps.AffineMap.from_move(torch.tensor([move]), 64, 64)
+        edited = torch.from_numpy(film.move(anchor.slot, *move).masks[:, anchor.slot])
+        expected = metrics.tube_f1(edited, edit_maps.warp_mask(own, edit))
+        assert records.edits.of("position").f1[place] == pytest.approx(float(expected), abs=1e-12)
+
+
+def test_frames_are_drawn_once_for_all_kinds_of_edits() -> None:
+    """Frames of which something is asked, and one slot for each edit."""
+
+    class Counting(Boxes):
+        drawn = 0
+
+        def fields(self, slots: Slots) -> Fields:
+            self.drawn += slots.scale.numel()
+            rgb, logits = self.draw(slots)
+            return Fields(logits, rgb)
+
+        def compose(self, encoded: Encoded, fields: Fields) -> Decoded:
+            assert fields.rgb is not None
+            return fields.rgb, fields.logits
+
+    model = Counting(make_scenes())
+    dataset, factual = make_factual(model)
+    for record, asked in (
+        (lambda: editing.record_edits(model, factual, 5), 24 * (4 + 5 + 1)),
+        (lambda: record_tubes(model, factual, 5), 12 * (4 + 4 + 1)),
+    ):
+        model.drawn = 0
+        record()
+        assert model.drawn == 12 * 3 + asked
+    frames = len(record_centers(factual).window) // 2  # a track of either box in one frame each
+    model.drawn = 0
+    matched.record_matched(model, dataset, factual, 5)
+    assert model.drawn == frames * 3 + 6 * (4 + 4 + 1)
+
+
 def test_tables_and_comparison_of_videos(tmp_path: Path) -> None:
     objects = make_scenes(3, 4)
     dataset = Clips(Boxes(objects), ["a", "b", "c"], 2)
@@ -186,6 +253,22 @@ def test_tables_and_comparison_of_videos(tmp_path: Path) -> None:
     assert "| GeoCo-SAVi (paper, MOVi-C) | 0.1935 | 0.4610 | 0.2451 | 0.2507 |" in text
     assert "| **deaf (measured here)** | 1.0000 | 1.0000 | 1.0000 | 1.0000 |" in text
     assert "(paper, Obj3D)" not in text
+    for population in (  # whom the numbers are of, under every table
+        "of 3 videos of 4 frames. Position errors are over 6/6 tracks",
+        "Spreads fix s = 0.2 and are over 24 objects of single frames.",
+        "is over 3 videos with one edited object each.",
+        "E_Δp (a fraction of the diagonal), 96/96, β_r and β_A, 24/24 and 24/24, and D_app (grid "
+        "L2), 24/24.",
+        "All 4 frames of a video together, 3/3 videos weighing the same",
+        "here 6/6 of them.",
+        "Here 24 valid objects of all frames.",
+        "Here 96 position, 96 scale, 24 transplant.",
+        "here 24 position and 24 scale edits of 6 objects in 3 videos",
+        "Edits here: 24 position, 24 scale, 6 transplant. They are of tracks of 3 videos, ",
+        "24/24 position, 24/24 scale, 6/6 transplant edits, of 3, 3, 3 videos.",
+        "one object in each of 3 videos, all 4 frames retained; edits: 12 position, 12 scale, 3 ",
+    ):
+        assert population in text, population
     comparison = compare([tmp_path / "obedient", tmp_path / "deaf"], tmp_path / "both")
     tubes = {name: tables["tubes"]["position"]["f1"] for name, tables in comparison.tables.items()}
     assert tubes["obedient"]["estimate"] == 100

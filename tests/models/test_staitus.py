@@ -32,7 +32,7 @@ def build_model(share: float = 1.0) -> Staitus:
     for part in (model.predictor, model.activity):
         for parameter in part.parameters():
             nn.init.normal_(parameter, std=0.5)
-    nn.init.constant_(model.activity.layers[-1].bias, BIAS)
+    nn.init.constant_(model.activity.surety.bias, BIAS)
     model.set_gate_share(share)
     return model
 
@@ -108,7 +108,7 @@ def test_closed_slots_can_be_opened_by_the_picture() -> None:
     assert all(g is not None and bool(g.isfinite().all()) for g in gradients)
     closed = surety < 0.5
     assert closed.any()
-    bias = model.activity.layers[-1].bias
+    bias = model.activity.surety.bias
     assert bias.grad is not None
     assert bias.grad.abs() > 1e-6
 
@@ -186,7 +186,7 @@ def test_a_single_frame_predicts_nothing() -> None:
 def test_closed_slots_are_told_to_the_evaluation() -> None:
     network, video = build_model(), draw_video()
     surety = network.activity(network.bind(video, draw_starts()).slots.appearance)
-    network.activity.layers[-1].bias.sub_(torch.logit(surety.median()))  # half of them are closed
+    network.activity.surety.bias.sub_(torch.logit(surety.median()))  # half of them are closed
     model = adapter(network)
     assert isinstance(model, VideoModel)
     tracked = model.track(video, draw_starts())

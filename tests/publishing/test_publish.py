@@ -171,7 +171,8 @@ def test_pictures_of_the_card_are_copied_and_no_others(publication: Path) -> Non
     assert text.index("## Known failures") < text.index("](pictures/failures.png)")
     names = {path.name for path in publication.iterdir()}
     assert names == {
-        "README.md", "config.yaml", "first-windows.safetensors", "pictures", "weights.safetensors",
+        "README.md", "config.yaml", "first-windows.safetensors", "pictures", "quality.json",
+        "weights.safetensors",
     }  # fmt: skip
     assert [path.name for path in publication.parent.iterdir()] == [publication.name]
 
@@ -315,7 +316,9 @@ def test_a_kill_loses_no_model(run: Path, tmp_path: Path, monkeypatch: pytest.Mo
             publishing.publish(run, "one", tmp_path, windows=1, force=True)
     assert [path.name for path in tmp_path.iterdir()] == ["one.replaced"]
     (tmp_path / "one.partial").mkdir()
-    assert pretrained.list_shipped() == {}
+    assert pretrained.list_shipped() == {"one": tmp_path / "one.replaced" / "weights.safetensors"}
+    assert pretrained.load(tmp_path / "one").step == STEP
+    assert pretrained.load("one").step == STEP
     with pytest.raises(GeocoError, match="there is a model here already"):
         publishing.publish(run, "one", tmp_path, windows=1, note="second")
     assert [path.name for path in tmp_path.iterdir()] == ["one"]

@@ -1,15 +1,19 @@
 """A server around a tiny model, and a session of it."""
 
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
+import uvicorn
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from helpers_web import HOME, Page, make_editor, make_frames, make_samples
 
-from geoco.editing.editor import Editor
-from geoco.web import create_app
+from geoco.editing.editor import Editor, Scene
+from geoco.web import Settings, create_app
+from geoco.web.server import open_listener
 
 
 @pytest.fixture(scope="module")
@@ -38,3 +42,42 @@ def page(client: TestClient) -> "Iterator[Page]":
     page = Page(client)
     yield page
     assert client.delete(page.root).status_code == 204
+
+
+# -- in a browser ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def address(editor: Editor, frames: np.ndarray) -> Iterator[str]:
+    """Of a server that runs."""
+    app = create_app(editor, lambda: make_samples(frames), Settings(sessions=100))
+    listener = open_listener("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, ws="none"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server.should_exit = True
+    thread.join(20)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from helpers_browser import CHROMIUM
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def scene(editor: Editor, frames: np.ndarray) -> Scene:
+    return editor.encode(frames[0, 0])
+
+
+@pytest.fixture(scope="module")
+def slot(scene: Scene) -> int:
+    """The largest object."""
+    objects = [slot for slot in scene.slots if not slot.is_background and slot.area >= 10]
+    return max(objects, key=lambda slot: slot.area).index

@@ -116,7 +116,8 @@ def test_edits_do_what_the_editor_does(
     answer = page.edit(first, **sent)
     assert np.array_equal(read_pixels(answer), expected.image)
     assert not np.array_equal(expected.image, before)
-    assert answer["warnings"] == list(expected.warnings) == shown["warnings"]
+    assert answer["new_warnings"] == list(expected.new_warnings) == shown["warnings"]
+    assert answer["warnings"] == list(expected.warnings)
     assert answer["edits"] == [edit.model_dump(mode="json") for edit in expected.history]
     # The old state is as it was: undo is going back to it.
     assert np.array_equal(read_pixels(page.get(f"/states/{first['id']}").json()), before)

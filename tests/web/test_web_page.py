@@ -1,136 +1,35 @@
 """The page in a real browser: what is dragged there is what the editor does in Python."""
 
-import base64
 import json
-import shutil
-import threading
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import uvicorn
-from helpers_web import SIZE, decode_image, encode_image, make_samples
-from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
+from helpers_browser import (
+    DESKTOP,
+    drag,
+    find_middle,
+    needs_chromium,
+    open_page,
+    read_canvas,
+    read_edits,
+    to_screen,
+    wait_for_image,
+    wait_until_settled,
+)
+from helpers_web import SIZE
+from playwright.sync_api import Browser, Page, Route, expect
 
-from geoco.editing.editor import Editor, Film, Scene
-from geoco.web import Settings, create_app
-from geoco.web.server import open_listener
+from geoco.editing.editor import Editor, Scene
+from geoco.models.reconstruction_quality import QualityReference
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt install chromium")
-DESKTOP = {"width": 1280, "height": 1000}
-PHONE = {"width": 390, "height": 844}
-
-
-@pytest.fixture(scope="module")
-def address(editor: Editor, frames: np.ndarray) -> Iterator[str]:
-    app = create_app(editor, lambda: make_samples(frames), Settings(sessions=100))
-    listener = open_listener("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, ws="none"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    server.should_exit = True
-    thread.join(20)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
+pytestmark = needs_chromium
 
 
 @pytest.fixture
 def page(browser: Browser, address: str) -> Iterator[Page]:
     yield from open_page(browser, address, viewport=DESKTOP)
-
-
-def open_page(browser: Browser, address: str, **options: Any) -> Iterator[Page]:
-    """A page on the first sample; anything that it reports as an error fails the test."""
-    context = browser.new_context(**options)
-    page = context.new_page()
-    problems: list[str] = []
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on(
-        "console",
-        lambda message: (
-            problems.append(message.text)
-            if message.type == "error" and "Failed to load resource" not in message.text
-            else None
-        ),
-    )
-    page.goto(address)
-    wait_until_settled(page)
-    yield page
-    context.close()
-    assert problems == []
-
-
-def wait_until_settled(page: Page) -> None:
-    page.wait_for_selector("#stage[data-busy=false][data-state]")
-
-
-def read_canvas(page: Page) -> np.ndarray:
-    """The pixels on the screen, of the model's size."""
-    text, side = page.evaluate(
-        """() => {
-          const canvas = document.getElementById("picture");
-          const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-          return [btoa(String.fromCharCode(...data)), canvas.width];
-        }"""
-    )
-    return np.frombuffer(base64.b64decode(text), np.uint8).reshape(side, side, 4)[..., :3]
-
-
-def wait_for_image(page: Page, image: np.ndarray) -> None:
-    end = time.monotonic() + 10
-    while not np.array_equal(read_canvas(page), image):
-        assert time.monotonic() < end, "the picture does not become what it should"
-        page.wait_for_timeout(20)
-
-
-def read_edits(page: Page) -> list[dict[str, Any]]:
-    """What was done, from the edit list that the page offers."""
-    address = page.get_attribute("#exports a[download='edits.json']", "href")
-    answer = page.request.get(page.url.rstrip("/") + address)
-    edits: list[dict[str, Any]] = json.loads(answer.text())["edits"]
-    return edits
-
-
-def find_middle(scene: Scene, slot: int) -> tuple[float, float]:
-    """A pixel that belongs to a slot, near its middle."""
-    rows, columns = np.nonzero(scene.masks[slot])
-    nearest = np.hypot(rows - rows.mean(), columns - columns.mean()).argmin()
-    return columns[nearest] + 0.5, rows[nearest] + 0.5
-
-
-def to_screen(page: Page, x: float, y: float) -> tuple[float, float]:
-    box = page.locator("#overlay").bounding_box()
-    assert box is not None
-    return box["x"] + x * box["width"] / SIZE, box["y"] + y * box["height"] / SIZE
-
-
-def drag(page: Page, start: tuple[float, float], end: tuple[float, float], steps: int = 4) -> None:
-    page.mouse.move(*to_screen(page, *start))
-    page.mouse.down()
-    page.mouse.move(*to_screen(page, *end), steps=steps)
-
-
-@pytest.fixture(scope="module")
-def scene(editor: Editor, frames: np.ndarray) -> Scene:
-    return editor.encode(frames[0, 0])
-
-
-@pytest.fixture(scope="module")
-def slot(scene: Scene) -> int:
-    """The largest object."""
-    objects = [slot for slot in scene.slots if not slot.is_background and slot.area >= 10]
-    return max(objects, key=lambda slot: slot.area).index
 
 
 def test_the_page_shows_what_the_model_draws(page: Page, scene: Scene) -> None:
@@ -300,7 +199,7 @@ def test_exact_numbers(page: Page, scene: Scene, slot: int) -> None:
     assert np.array_equal(read_canvas(page), expected.resize_to(slot, 0.4).image)
     page.fill("#scale", "50")
     page.press("#scale", "Enter")
-    expect(page.locator("#problem")).to_contain_text("less than or equal to 2, got 50")
+    expect(page.locator("#problem")).to_contain_text("The scale can be 2 at most, not 50.")
 
 
 def test_swap_duplicate_and_their_messages(page: Page, scene: Scene, slot: int) -> None:
@@ -314,7 +213,16 @@ def test_swap_duplicate_and_their_messages(page: Page, scene: Scene, slot: int) 
     background = next(view.index for view in scene.slots if view.is_background)
     page.click(f"#objects [data-slot='{background}']")
     page.keyboard.press("ArrowLeft")
-    expect(page.locator("#warnings")).to_contain_text("is the background")
+    expect(page.locator("#new-warnings")).to_contain_text("is the background")
+    wait_until_settled(page)
+    # What an edit before warned of stays to be seen, but is not said again.
+    page.click(f"#objects [data-slot='{slot}']")
+    page.click("#remove")
+    wait_until_settled(page)
+    expect(page.locator("#new-warnings")).to_have_text("")
+    expect(page.locator("#earlier summary")).to_have_text("1 warning of an earlier edit")
+    page.click("#earlier summary")
+    expect(page.locator("#earlier li")).to_contain_text("is the background")
 
 
 def test_before_and_after(page: Page, scene: Scene, slot: int) -> None:
@@ -329,6 +237,50 @@ def test_before_and_after(page: Page, scene: Scene, slot: int) -> None:
     wait_for_image(page, np.concatenate([scene.image[:, :8], edited[:, 8:]], axis=1))
     page.locator("#split").fill("0")
     wait_for_image(page, edited)
+
+
+def test_the_line_between_before_and_after_is_dragged(page: Page, scene: Scene, slot: int) -> None:
+    page.click(f"#objects [data-slot='{slot}']")
+    page.click("#remove")
+    wait_until_settled(page)
+    page.click("#compare")
+    edited = scene.remove(slot).image
+    wait_for_image(page, np.concatenate([scene.source[:, :8], edited[:, 8:]], axis=1))
+    drag(page, (SIZE / 2, SIZE - 1), (12, 3))
+    page.mouse.up()
+    wait_for_image(page, np.concatenate([scene.source[:, :12], edited[:, 12:]], axis=1))
+    expect(page.locator("#split")).to_have_value("75")
+    assert [edit["op"] for edit in read_edits(page)] == ["remove"]
+
+
+def test_one_key_shows_the_original(page: Page, scene: Scene, slot: int) -> None:
+    page.keyboard.press("o")
+    wait_for_image(page, scene.source)
+    expect(page.locator("#original")).to_have_attribute("aria-pressed", "true")
+    # Objects can be selected on it; an edit shows what the model draws.
+    page.mouse.click(*to_screen(page, *find_middle(scene, slot)))
+    expect(page.locator("#numbers")).to_be_visible()
+    assert np.array_equal(read_canvas(page), scene.source)
+    page.keyboard.press("ArrowRight")
+    wait_for_image(page, scene.move(slot, dx=1).image)
+    expect(page.locator("#original")).to_have_attribute("aria-pressed", "false")
+
+
+def test_it_says_that_a_picture_is_of_another_kind(
+    page: Page, editor: Editor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expect(page.locator("#doubt")).to_be_hidden()
+    reference = QualityReference("tests", 100, tuple(float(90 + k) for k in range(9)))
+    monkeypatch.setattr(editor, "quality_reference", reference)
+    page.click("[data-sample=two]")
+    doubt = page.locator("#doubt-text")
+    expect(doubt).to_contain_text("The model tiny does not know pictures of this kind")
+    expect(doubt).to_contain_text("91.0 or more where it does")
+    page.click("#show-original")
+    expect(page.locator("#original")).to_have_attribute("aria-pressed", "true")
+    page.focus("#dismiss")
+    page.keyboard.press("Enter")
+    expect(page.locator("#doubt")).to_be_hidden()
 
 
 def test_stale_requests_are_dropped(page: Page, scene: Scene, slot: int) -> None:
@@ -370,124 +322,3 @@ def test_a_busy_server_is_asked_again(page: Page, scene: Scene, slot: int) -> No
     wait_for_image(page, scene.remove(slot).image)
     assert len(asked) == 2
     page.unroute_all(behavior="wait")
-
-
-def test_exports(page: Page, scene: Scene, slot: int, editor: Editor) -> None:
-    page.click(f"#objects [data-slot='{slot}']")
-    page.click("#remove")
-    wait_until_settled(page)
-    expected = scene.remove(slot)
-    exports = {}
-    for title in ("Picture png", "Edit list", "Python py"):
-        with page.expect_download() as download:
-            page.locator("#exports a").filter(has_text=title.split()[0]).first.click()
-        exports[download.value.suggested_filename] = Path(download.value.path()).read_bytes()
-    assert np.array_equal(decode_image(exports["picture.png"]), expected.image)
-    assert np.array_equal(
-        Scene.replay(exports["edits.json"].decode(), editor).image, expected.image
-    )
-    assert f"scene = scene.remove({slot})" in exports["edits.py"].decode()
-    page.click("#code-details summary")
-    expect(page.locator("#code")).to_have_text(exports["edits.py"].decode())
-    # What was taken away can be opened again.
-    page.set_input_files(
-        "#file",
-        {"name": "edits.json", "mimeType": "application/json", "buffer": exports["edits.json"]},
-    )
-    expect(page.locator("#undo")).to_be_disabled()
-    wait_until_settled(page)
-    assert np.array_equal(read_canvas(page), expected.image)
-
-
-def test_files(page: Page, scene: Scene, editor: Editor, frames: np.ndarray) -> None:
-    bad = {"name": "a.png", "mimeType": "image/png", "buffer": b"this is no picture"}
-    page.set_input_files("#file", bad)
-    expect(page.locator("#problem")).to_contain_text("This file is of no kind that can be edited")
-    assert np.array_equal(read_canvas(page), scene.image)
-    wide = np.concatenate([frames[1, 0], frames[1, 0]], axis=1)
-    good = {"name": "b.png", "mimeType": "image/png", "buffer": encode_image(wide)}
-    page.set_input_files("#file", good)
-    wait_for_image(page, editor.encode(wide).image)
-    expect(page.locator("#problem")).to_be_hidden()
-    expect(page.locator("#warnings")).to_contain_text("32 x 16 pixels, cut to its middle square")
-    page.click("#again")
-    wait_for_image(page, editor.encode(wide, seed=43).image)
-
-
-def test_a_file_is_dropped_on_the_page(page: Page, editor: Editor, frames: np.ndarray) -> None:
-    data = page.evaluate_handle(
-        """(text) => {
-          const bytes = Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
-          const transfer = new DataTransfer();
-          transfer.items.add(new File([bytes], "c.png", { type: "image/png" }));
-          return transfer;
-        }""",
-        base64.b64encode(encode_image(frames[1, 0])).decode(),
-    )
-    page.dispatch_event("#stage", "drop", {"dataTransfer": data})
-    wait_for_image(page, editor.encode(frames[1, 0]).image)
-
-
-def test_videos(page: Page, editor: Editor, frames: np.ndarray) -> None:
-    film: Film = editor.encode_video(frames[0])
-    page.click("[data-sample=film]")
-    expect(page.locator("#timeline")).to_be_visible()
-    wait_until_settled(page)
-    assert np.array_equal(read_canvas(page), film.images[0])
-    page.locator("#frame").fill("3")
-    wait_for_image(page, film.images[3])
-    # A range of frames.
-    page.fill("#first", "2")
-    page.fill("#last", "4")
-    page.focus("#overlay")
-    page.keyboard.press("1")
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowRight")
-    expect(page.locator("#undo")).to_be_enabled()
-    expected = film.move(1, dx=2, frames=(2, 4))
-    wait_for_image(page, expected.images[3])
-    page.locator("#frame").fill("5")
-    wait_for_image(page, expected.images[5])
-    # Key frames: at 5 two to the left, at 0 one down; in between a straight line.
-    page.check("input[value=keys]")
-    page.focus("#overlay")
-    for keys, frame in (("ArrowLeft ArrowLeft", 0), ("ArrowDown", 0)):
-        for key in keys.split():
-            page.keyboard.press(key)
-        page.wait_for_timeout(600)
-        wait_until_settled(page)
-        page.locator("#frame").fill(str(frame))
-        wait_until_settled(page)
-        page.focus("#overlay")
-    assert read_edits(page)[1]["keys"] == [[0, -2, 1], [5, -2, 0]]
-    expected = expected.move(1, keys={0: (-2, 1), 5: (-2, 0)})
-    page.locator("#frame").fill("2")
-    wait_for_image(page, expected.images[2])
-    expect(page.locator("#keys i")).to_have_count(2)
-    page.click("#play")
-    wait_for_image(page, expected.images[4])
-    page.click("#play")
-
-
-def test_a_page_that_is_loaded_again_goes_on_with_its_session(page: Page) -> None:
-    def session() -> str:
-        identifier: str = page.evaluate("() => sessionStorage.getItem('geoco-session')")
-        return identifier
-
-    before = session()
-    page.reload()
-    wait_until_settled(page)
-    assert session() == before
-
-
-def test_a_phone(browser: Browser, address: str, scene: Scene, slot: int) -> None:
-    for page in open_page(browser, address, viewport=PHONE, has_touch=True, is_mobile=True):
-        width = page.evaluate("() => document.documentElement.scrollWidth")
-        assert width <= PHONE["width"]
-        page.touchscreen.tap(*to_screen(page, *find_middle(scene, slot)))
-        expect(page.locator("#numbers")).to_be_visible()
-        small = page.evaluate(
-            """() => [...document.querySelectorAll(".tools button, .exports a")].filter(
-              (one) => one.getBoundingClientRect().height < 36).length"""
-        )
-        assert small == 0

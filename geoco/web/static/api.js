@@ -3,6 +3,8 @@
 const SESSION = "geoco-session";
 const PATIENCE = 4; // times that a busy server is asked again
 
+import { rephrase } from "./messages.js";
+
 export class Problem extends Error {
   constructor(sentence, status) {
     super(sentence);
@@ -25,12 +27,44 @@ async function sendRequest(path, options = {}, patience = PATIENCE) {
   }
   if (answer.ok) return answer;
   const body = await answer.json().catch(() => ({}));
-  throw new Problem(toSentence(body.detail ?? `the server answered ${answer.status}`), answer.status);
+  throw toProblem(body.detail, answer.status);
 }
 
-function toSentence(text) {
-  const whole = text[0].toUpperCase() + text.slice(1);
-  return /[.!?]$/.test(whole) ? whole : `${whole}.`;
+const toProblem = (detail, status) =>
+  new Problem(rephrase(detail ?? `the server answered ${status}`), status);
+
+// A file on its way: `report(share)` is told how much of it is sent. `fetch` cannot say that.
+async function sendFile(path, type, body, report, patience = PATIENCE) {
+  const { status, text, wait } = await new Promise((done, fail) => {
+    const request = new XMLHttpRequest();
+    request.open("POST", `/api${path}`);
+    request.setRequestHeader("Content-Type", type);
+    request.upload.addEventListener("progress", ({ loaded, total }) => report(total ? loaded / total : 1));
+    request.upload.addEventListener("load", () => report(1));
+    request.addEventListener("error", () =>
+      fail(new Problem("The server does not answer: is it still running?", 0)),
+    );
+    request.addEventListener("load", () =>
+      done({
+        status: request.status,
+        text: request.responseText,
+        wait: Number(request.getResponseHeader("Retry-After") ?? 1),
+      }),
+    );
+    request.send(body);
+  });
+  if (status === 503 && patience > 0) {
+    await pause(1000 * wait);
+    return sendFile(path, type, body, report, patience - 1);
+  }
+  let answer = {};
+  try {
+    answer = JSON.parse(text);
+  } catch {
+    // what is no JSON has no sentence either
+  }
+  if (status < 200 || status >= 300) throw toProblem(answer.detail, status);
+  return answer;
 }
 
 const json = (value) => ({
@@ -55,6 +89,7 @@ export class Server {
   }
 
   constructor({ id, model, limits }) {
+    this.id = id;
     this.model = model;
     this.limits = limits;
     this.root = `/sessions/${id}`;
@@ -76,18 +111,26 @@ export class Server {
     return this.#json("/scenes", json({ sample, ...(seed === undefined ? {} : { seed }) }));
   }
 
-  async openFile(file, seed) {
+  async openFile(file, seed, report = () => {}) {
     if (file.size > this.limits.upload_bytes) {
       const most = Math.floor(this.limits.upload_bytes / 2 ** 20);
       throw new Problem(`${file.name} is too large: at most ${most} MiB are read.`, 413);
     }
     if (/\.json$/i.test(file.name) || file.type === "application/json") {
-      const headers = { "Content-Type": "application/json" };
-      return this.#json("/imports", { method: "POST", headers, body: file });
+      return sendFile(`${this.root}/imports`, "application/json", file, report);
     }
     const query = seed === undefined ? "" : `?seed=${seed}`;
-    const headers = { "Content-Type": "application/octet-stream" };
-    return this.#json(`/uploads${query}`, { method: "POST", headers, body: file });
+    return sendFile(`${this.root}/uploads${query}`, "application/octet-stream", file, report);
+  }
+
+  // What a state began with, encoded once more from other places.
+  async openAgain(state, seed) {
+    const list = await (await this.exported(state, "edits.json")).json();
+    return this.#json("/imports", json({ ...list, seed }));
+  }
+
+  state(id, frame) {
+    return this.#json(`/states/${id}?frame=${frame}`);
   }
 
   edit(state, edit, frame) {

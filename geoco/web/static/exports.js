@@ -7,9 +7,12 @@ export class Exports {
   #server;
   #history;
 
-  constructor(server, history) {
+  #name; // of the picture, for the names of files
+
+  constructor(server, history, name) {
     this.#server = server;
     this.#history = history;
+    this.#name = name;
     element("code-details").addEventListener("toggle", () => this.#code());
     element("copy").addEventListener("click", async () => {
       await navigator.clipboard.writeText(element("code").textContent);
@@ -20,10 +23,14 @@ export class Exports {
 
   draw() {
     const { state, isVideo, frame } = this.#history;
+    const name = this.#name();
     const large = Math.max(1, Math.min(ZOOM, Math.floor(2048 / state.size)));
     const files = [
       ["Picture", "picture.png", { frame }],
       [`Picture × ${large}`, "picture.png", { frame, zoom: large }],
+      ...(state.own_size > state.size
+        ? [[`Picture, ${state.own_size} × ${state.own_size}`, "own-size.png", { frame }]]
+        : []),
       ...(isVideo
         ? [["Video", "video.mp4", { zoom: large }], ["GIF", "animation.gif", { zoom: large }]]
         : []),
@@ -33,8 +40,9 @@ export class Exports {
     ];
     const links = files.map(([title, file, query]) => {
       const link = document.createElement("a");
-      link.href = this.#server.exportAddress(state.id, file, query);
-      link.download = file;
+      link.href = this.#server.exportAddress(state.id, file, { ...query, name });
+      link.download = ""; // the server names it
+      link.dataset.file = file;
       link.textContent = title;
       const kind = document.createElement("small");
       kind.textContent = file.split(".").at(-1);
@@ -48,7 +56,7 @@ export class Exports {
   async #code() {
     if (!element("code-details").open) return;
     try {
-      const answer = await this.#server.exported(this.#history.state.id, "edits.py");
+      const answer = await this.#server.exported(this.#history.state.id, "edits.py", { name: this.#name() });
       element("code").textContent = await answer.text();
     } catch (problem) {
       element("code").textContent = problem.message;

@@ -60,6 +60,25 @@ export class History {
     });
   }
 
+  // Go on after a reload, with the states that the server still has, by their place.
+  async restore(known, work, origin) {
+    return this.#inTurn(async () => {
+      const made = new Map();
+      for (const [place, state] of known) {
+        const { keyed } = work.entries[place];
+        const base = keyed && made.get(keyed.base);
+        made.set(place, await this.#entry(state, base && { ...keyed, keys: new Map(keyed.keys), base }));
+      }
+      const places = [...made.keys()].sort((one, other) => one - other);
+      this.entries = places.map((place) => made.get(place));
+      this.at = Math.max(0, places.findLastIndex((place) => place <= work.at));
+      this.frame = work.frame;
+      this.origin = origin;
+      this.scope = work.scope;
+      this.#changed("restored");
+    });
+  }
+
   async go(step) {
     return this.#inTurn(async () => {
       const goal = this.at + step;

@@ -1,4 +1,5 @@
-// Keys: numbers select, arrows move, plus and minus resize, Delete removes, Ctrl+Z goes back.
+// Keys: numbers select, arrows move, plus and minus resize, Delete removes, Ctrl+Z goes back,
+// O shows the original.
 
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const FAST = 5; // pixels, with Shift
@@ -26,6 +27,10 @@ function handlePlainKey(page, event) {
   if (/^[0-9]$/.test(key)) return selectSlot(page, Number(key));
   if (key === " " && page.history.isVideo && !event.target.closest("button, a, summary")) {
     page.timeline.toggle();
+    return true;
+  }
+  if (key.toLowerCase() === "o") {
+    page.press("original");
     return true;
   }
   if (key === "Escape") {

@@ -7,6 +7,8 @@ import { toEdit, Gestures } from "./gestures.js";
 import { History } from "./history.js";
 import { listenToKeys } from "./keyboard.js";
 import { Latest } from "./latest.js";
+import { askForStates, hasWork, recall, remember } from "./memory.js";
+import { toSentence } from "./messages.js";
 import { Numbers, Objects } from "./objects.js";
 import { Stage } from "./stage.js";
 import { Timeline } from "./timeline.js";
@@ -33,6 +35,7 @@ class Page {
       overlay: element("overlay"),
       gestures: this.gestures,
       select: (slot) => this.select(slot),
+      resplit: (share) => this.resplit(share),
     });
     this.objects = new Objects((slot) => this.select(slot));
     this.numbers = new Numbers({
@@ -41,7 +44,7 @@ class Page {
       commit: (edit) => this.finish(edit),
     });
     this.timeline = new Timeline(this.history, (frame) => this.scrub(frame));
-    this.exports = new Exports(server, this.history);
+    this.exports = new Exports(server, this.history, () => this.name);
     this.tray = new Tray({
       server,
       samples,
@@ -79,22 +82,63 @@ class Page {
   }
 
   openSample(id, seed) {
-    return this.open((again) => this.server.openSample(id, again), id, seed);
+    return this.open({ load: (again) => this.server.openSample(id, again), name: id, sample: id, seed });
   }
 
   openFile(file) {
-    return this.open((again) => this.server.openFile(file, again), file.name);
+    const load = (again) => this.sendFile(file, again);
+    return this.open({ load, name: file.name });
   }
 
-  // `load(seed)` asks the server; the same scene can be opened again from other places.
-  async open(load, name, seed) {
+  // How far an upload is; then the server reads and encodes what it got.
+  async sendFile(file, seed) {
+    const report = (share) => {
+      element("upload").hidden = false;
+      element("progress").value = share;
+      const percent = Math.floor(100 * share);
+      element("upload-text").textContent =
+        share < 1 ? `Sending ${file.name}: ${percent}%` : `Reading ${file.name} …`;
+    };
+    try {
+      return await this.server.openFile(file, seed, report);
+    } finally {
+      element("upload").hidden = true;
+    }
+  }
+
+  // `origin.load(seed)` asks the server; the same scene can be opened again from other places.
+  async open(origin) {
     this.gestures.cancel();
-    await this.busy(() => this.history.begin(() => load(seed), { load, name, seed }));
+    this.uncover();
+    await this.busy(() => this.history.begin(() => origin.load(origin.seed), origin));
   }
 
   async lookAgain() {
-    const { load, name, seed } = this.history.origin ?? {};
-    if (load) await this.open(load, name, (seed ?? 42) + 1);
+    const { origin } = this.history;
+    if (origin) await this.open({ ...origin, seed: (origin.seed ?? 42) + 1 });
+  }
+
+  // Go on where a page of this session was before it was loaded again; false where that is gone.
+  async restore() {
+    const work = recall(this.server);
+    if (!work) return false;
+    await this.busy(async () => {
+      const known = await askForStates(this.server, work);
+      if (!known.size) return;
+      const { name, sample, seed } = work;
+      const start = [...known.values()][0].id;
+      const load = sample
+        ? (again) => this.server.openSample(sample, again)
+        : (again) => this.server.openAgain(start, again);
+      await this.history.restore(known, work, { load, name, sample, seed });
+    });
+    return this.history.at >= 0;
+  }
+
+  // For the names of files that are taken away.
+  get name() {
+    const stem = (this.history.origin?.name ?? "picture").replace(/\.[^.]*$/, "");
+    return stem.normalize("NFC").replace(/[^\p{L}\p{N}_]+/gu, "-").replace(/^-|-$/g, "").slice(0, 60) || "picture";
   }
 
   // -- editing ----------------------------------------------------------------------------------
@@ -107,7 +151,9 @@ class Page {
   // The outline follows at once, the picture as fast as it comes.
   follow(edit) {
     this.stage.draw();
-    if (edit) this.previews.push(edit);
+    if (!edit) return;
+    this.uncover();
+    this.previews.push(edit);
   }
 
   async preview(edit) {
@@ -134,7 +180,13 @@ class Page {
     return null;
   }
 
+  // What is edited is what the model draws, not the original.
+  uncover() {
+    if (isPressed("original")) this.press("original");
+  }
+
   commit(edit) {
+    this.uncover();
     return this.busy(() => this.history.commit(edit));
   }
 
@@ -204,11 +256,29 @@ class Page {
     this.stage.draw();
   }
 
-  say(warnings) {
-    const place = element("warnings");
-    const text = warnings.map((warning) => `${warning[0].toUpperCase()}${warning.slice(1)}.`).join(" ");
-    if (place.textContent !== text) place.textContent = text;
-    place.hidden = !text;
+  // What is new in full; of edits before, how many warnings there are and on request which.
+  say(warnings, all = []) {
+    const text = warnings.map(toSentence).join(" ");
+    const earlier = all.filter((warning) => !warnings.includes(warning));
+    if (element("new-warnings").textContent !== text) element("new-warnings").textContent = text;
+    const details = element("earlier");
+    details.hidden = earlier.length === 0;
+    details.querySelector("summary").textContent =
+      earlier.length === 1 ? "1 warning of an earlier edit" : `${earlier.length} warnings of earlier edits`;
+    const items = earlier.map((warning) => {
+      const item = document.createElement("li");
+      item.textContent = toSentence(warning);
+      return item;
+    });
+    details.querySelector("ul").replaceChildren(...items);
+    element("warnings").hidden = !text && !earlier.length;
+  }
+
+  // That the model does not know such pictures, until it is dismissed.
+  doubt() {
+    const { doubt } = this.history.entries[0].state.quality;
+    element("doubt-text").textContent = doubt ? toSentence(doubt) : "";
+    element("doubt").hidden = !doubt;
   }
 
   async changed(what) {
@@ -217,12 +287,14 @@ class Page {
     this.stage.frame = view;
     this.stage.shown = this.stage.settling = null;
     element("stage").dataset.state = state.id;
-    if (what === "opened") {
+    if (what === "opened" || what === "restored") {
       this.stage.selected = null;
       this.timeline.opened();
       this.mark();
+      this.doubt();
     }
-    this.say(what === "opened" ? state.notes : state.warnings);
+    remember(this.server, this.history, this.history.origin.name);
+    this.say(what === "opened" ? state.notes : state.new_warnings, state.warnings);
     if (!view.slots[this.selected]?.is_present) this.stage.selected = null;
     await this.compare();
     this.draw();
@@ -251,16 +323,19 @@ class Page {
 
   // Which sample is open.
   mark() {
-    const { name } = this.history.origin;
+    const { sample } = this.history.origin;
     for (const button of element("samples").children) {
-      button.setAttribute("aria-pressed", String(button.dataset.sample === name));
+      button.setAttribute("aria-pressed", String(button.dataset.sample === sample));
     }
   }
 
   // -- before and after -------------------------------------------------------------------------
 
   async compare() {
-    const on = element("compare").getAttribute("aria-pressed") === "true";
+    const covered = isPressed("original");
+    const original = covered ? await this.picture("original.png").catch((problem) => this.fail(problem)) : null;
+    this.stage.original = original ?? null;
+    const on = isPressed("compare");
     element("comparison").hidden = !on;
     const before = on ? await this.before().catch((problem) => this.fail(problem)) : null;
     this.stage.before = before ?? null;
@@ -268,12 +343,30 @@ class Page {
     this.stage.draw();
   }
 
-  async before() {
+  before() {
+    return this.picture(element("before").value === "original" ? "original.png" : "picture.png");
+  }
+
+  // What was before all edits, in this frame.
+  async picture(file) {
     const { entries, frame } = this.history;
-    const first = entries[0].state.id;
-    const file = element("before").value === "original" ? "original.png" : "picture.png";
-    const answer = await this.server.exported(first, file, { frame });
+    const answer = await this.server.exported(entries[0].state.id, file, { frame });
     return createImageBitmap(await answer.blob());
+  }
+
+  resplit(share) {
+    element("split").value = Math.round(100 * share);
+    this.stage.split = share;
+    this.stage.draw();
+  }
+
+  // A button that stays down until it is pressed again.
+  press(id) {
+    const button = element(id);
+    button.setAttribute("aria-pressed", String(!isPressed(id)));
+    if (id === "outlines") this.stage.showOutlines = isPressed(id);
+    if (id === "original") element("show-original").textContent = isPressed(id) ? "Show the model's picture" : "Show the original";
+    return this.compare();
   }
 
   // -- buttons ----------------------------------------------------------------------------------
@@ -286,18 +379,13 @@ class Page {
     click("duplicate", () => this.duplicate());
     click("again", () => this.lookAgain());
     click("open", () => element("file").click());
-    for (const id of ["outlines", "compare"]) {
-      click(id, ({ currentTarget }) => {
-        const on = currentTarget.getAttribute("aria-pressed") !== "true";
-        currentTarget.setAttribute("aria-pressed", String(on));
-        if (id === "outlines") this.stage.showOutlines = on;
-        this.compare();
-      });
-    }
-    element("split").addEventListener("input", () => {
-      this.stage.split = Number(element("split").value) / 100;
-      this.stage.draw();
+    for (const id of ["outlines", "original", "compare"]) click(id, () => this.press(id));
+    click("show-original", () => this.press("original"));
+    click("dismiss", () => {
+      element("doubt").hidden = true;
+      element("overlay").focus();
     });
+    element("split").addEventListener("input", ({ target }) => this.resplit(Number(target.value) / 100));
     element("before").addEventListener("change", () => this.compare());
     element("swap").addEventListener("change", ({ target }) => {
       if (target.value) this.act((slot) => ({ op: "swap", slot, other: Number(target.value) }));
@@ -328,6 +416,8 @@ class Page {
   }
 }
 
+const isPressed = (id) => element(id).getAttribute("aria-pressed") === "true";
+
 // A model may be a file or a folder: its last name will do.
 const short = (name) => name.replace(/\/weights\.safetensors$/, "").split("/").at(-1);
 
@@ -338,8 +428,11 @@ async function start() {
     `Model ${short(name)} · ${slots} slots · pictures are fitted to ${size} × ${size} pixels`;
   const samples = await server.samples();
   const page = new Page(server, samples);
+  const lost = hasWork();
+  if (await page.restore()) return;
   if (samples.length) await page.openSample(samples[0].id);
   else element("stage").dataset.busy = "false";
+  if (lost) page.fail({ message: "The server has forgotten what was open here: open it again." });
 }
 
 start().catch((problem) => {

@@ -5,6 +5,7 @@ import { limitFactor } from "./gestures.js";
 
 const HANDLE = 5; // half a side, in CSS pixels
 const REACH = { mouse: 11, pen: 14, touch: 24 }; // how near is on a handle
+const GRIP = 13; // radius of what the line between before and after is held by
 const WHEEL = 0.0012; // logarithm of size per unit of a wheel
 
 export class Stage {
@@ -12,6 +13,7 @@ export class Stage {
   #overlay;
   #gestures;
   #select;
+  #resplit;
   #drag = null;
   frame = null; // whose outlines are drawn
   shown = null; // whose pixels are: of the frame itself, or of a preview
@@ -20,13 +22,16 @@ export class Stage {
   settling = null; // the gesture that is over while its edit is not yet done
   showOutlines = true;
   before = null; // what the left part shows, or null
+  original = null; // what is shown instead of the model's picture, or null
   split = 0.5;
 
-  constructor({ picture, overlay, gestures, select }) {
+  // select(slot) and resplit(share) are told what is pressed and how the line is dragged.
+  constructor({ picture, overlay, gestures, select, resplit }) {
     this.#picture = picture;
     this.#overlay = overlay;
     this.#gestures = gestures;
     this.#select = select;
+    this.#resplit = resplit;
     overlay.addEventListener("pointerdown", (event) => this.#down(event));
     overlay.addEventListener("pointermove", (event) => this.#move(event));
     overlay.addEventListener("pointerup", (event) => this.#up(event));
@@ -72,7 +77,7 @@ export class Stage {
     pen.setTransform(1, 0, 0, 1, 0, 0);
     pen.clearRect(0, 0, side, side);
     pen.scale(ratio, ratio);
-    if (this.before) this.#drawSplit(pen);
+    if (this.before && !this.original) this.#drawSplit(pen);
     if (!this.showOutlines) return;
     for (const { index } of this.frame.objects()) {
       if (index !== this.selected) this.#drawSlot(pen, index);
@@ -85,7 +90,8 @@ export class Stage {
     const picture = this.#picture;
     if (picture.width !== size) picture.width = picture.height = size;
     const pen = picture.getContext("2d", { willReadFrequently: true });
-    pen.drawImage((this.shown ?? this.frame).bitmap, 0, 0);
+    pen.drawImage(this.original ?? (this.shown ?? this.frame).bitmap, 0, 0, size, size);
+    if (this.original) return;
     const width = Math.round(size * this.split);
     if (this.before && width) pen.drawImage(this.before, 0, 0, width, size, 0, 0, width, size);
   }
@@ -95,6 +101,16 @@ export class Stage {
     const x = (Math.round(this.frame.size * this.split) / this.frame.size) * side;
     pen.fillStyle = "rgb(255 255 255 / 85%)";
     pen.fillRect(x - 1, 0, 2, side);
+    drawGrip(pen, Math.min(side - GRIP, Math.max(GRIP, x)), side - 2 * GRIP);
+  }
+
+  // Whether the line between before and after is under the pointer; objects below it still count.
+  #onSplit(event, [x, y]) {
+    if (!this.before || this.original) return false;
+    const reach = (REACH[event.pointerType] ?? REACH.mouse) / this.#zoom;
+    const line = this.frame.size * this.split;
+    const onGrip = y > this.frame.size - (4 * GRIP) / this.#zoom;
+    return Math.abs(x - line) <= (onGrip ? Math.max(reach, GRIP / this.#zoom) : reach / 2);
   }
 
   // Where the gesture under way takes a point of a slot.
@@ -165,6 +181,11 @@ export class Stage {
     if (!this.frame || event.button !== 0 || !event.isPrimary) return;
     const place = this.place(event);
     this.#gestures.end();
+    if (this.#onSplit(event, place)) {
+      this.#drag = { op: "split" };
+      this.#overlay.setPointerCapture(event.pointerId);
+      return;
+    }
     if (this.#onHandle(event, place)) {
       this.#drag = { op: "resize", slot: this.selected, place };
     } else {
@@ -182,7 +203,12 @@ export class Stage {
     const place = this.place(event);
     if (!this.#drag) {
       const grab = this.objectAt(event) === null ? "default" : "grab";
-      this.#overlay.style.cursor = this.#onHandle(event, place) ? "nwse-resize" : grab;
+      const edge = this.#onHandle(event, place) ? "nwse-resize" : grab;
+      this.#overlay.style.cursor = this.#onSplit(event, place) ? "ew-resize" : edge;
+      return;
+    }
+    if (this.#drag.op === "split") {
+      this.#resplit(Math.min(1, Math.max(0, place[0] / this.frame.size)));
       return;
     }
     const { op, slot, place: start } = this.#drag;
@@ -200,7 +226,7 @@ export class Stage {
   #up() {
     if (!this.#drag) return;
     this.#drag = null;
-    this.#overlay.style.cursor = "grab";
+    this.#overlay.style.cursor = "default";
     this.#gestures.end();
   }
 
@@ -217,6 +243,26 @@ export class Stage {
     const factor = Math.exp(-WHEEL * lines * Math.max(-200, Math.min(200, event.deltaY)));
     this.#gestures.step("resize", this.selected, { factor });
   }
+}
+
+function drawGrip(pen, x, y) {
+  pen.beginPath();
+  pen.arc(x, y, GRIP, 0, 2 * Math.PI);
+  pen.fillStyle = "rgb(255 255 255 / 92%)";
+  pen.strokeStyle = "rgb(0 0 0 / 35%)";
+  pen.lineWidth = 1;
+  pen.fill();
+  pen.stroke();
+  pen.strokeStyle = "#24495f";
+  pen.lineWidth = 2;
+  pen.lineCap = pen.lineJoin = "round";
+  pen.beginPath();
+  for (const side of [-1, 1]) {
+    pen.moveTo(x + 3 * side, y - 4);
+    pen.lineTo(x + 7 * side, y);
+    pen.lineTo(x + 3 * side, y + 4);
+  }
+  pen.stroke();
 }
 
 function drawHandle(pen, x, y) {

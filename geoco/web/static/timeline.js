@@ -30,7 +30,7 @@ export class Timeline {
     this.pause();
     const { state, isVideo, scope } = this.#history;
     element("timeline").hidden = !isVideo;
-    document.querySelector("input[name=scope][value=all]").checked = true;
+    document.querySelector(`input[name=scope][value=${scope.kind}]`).checked = true;
     for (const id of ["frame", "first", "last"]) element(id).max = state.frames - 1;
     element("first").value = scope.first;
     element("last").value = scope.last;

@@ -1,0 +1,222 @@
+"""Many clients on one server, its memory watched: every answer is the work, or a clear busy.
+
+The server is `geoco serve` with the model that ships, in a process of its own, on this machine's
+loopback. Clients open pictures and short films, edit, drag (previews of old and new states), look
+at all frames and close. Meanwhile forty others each send the most of a large upload, and stop.
+"""
+
+import contextlib
+import http.client
+import json
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from geoco.web.settings import MEBIBYTE, Settings
+
+BUSY = (503, 408)
+UNFINISHED, UNFINISHED_BYTES = 40, 31 * MEBIBYTE
+EDITS = 12  # of a session
+
+
+@dataclass
+class Load:
+    """What came of it."""
+
+    clients: int
+    seconds: float
+    answers: Counter[str] = field(default_factory=Counter)
+    edits: int = 0
+    slowest: float = 0.0
+    before: float = 0.0  # MiB of the server, once it has answered a first edit
+    peak: float = 0.0
+    ending: float = 0.0  # seconds from SIGTERM, at work, to the end
+    failures: list[str] = field(default_factory=list)
+
+
+def run_load(clients: int, seconds: float, seed: int = 0, unfinished: int = UNFINISHED) -> Load:
+    """So many clients for so long."""
+    load = Load(clients, seconds)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "geoco.cli", "serve", "geoco-solids", "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        port = _read_port(process)
+        _Client(port, random.Random(seed), load).work(time.monotonic())  # the first is slow
+        load.answers.clear()
+        load.edits, load.slowest = 0, 0.0
+        load.before = _read_memory(process.pid, "VmRSS")
+        end = time.monotonic() + seconds
+        threads = [
+            threading.Thread(target=_Client(port, random.Random(f"{seed} {n}"), load).work, args=(end,))
+            for n in range(clients)
+        ]
+        threads += [
+            threading.Thread(target=_send_half, args=(port, end)) for _ in range(unfinished)
+        ]
+        for thread in threads:
+            thread.start()
+        time.sleep(max(0.0, end - time.monotonic()))
+        load.peak = _read_memory(process.pid, "VmHWM")
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+        load.ending = time.monotonic() - began
+        for thread in threads:
+            thread.join(30)
+        written = process.stderr.read() if process.stderr else ""
+        if "Traceback" in written:
+            load.failures.append(f"the server wrote a traceback: {written[-600:]}")
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait(30)
+    most = 1.2 * Settings().all_bytes / MEBIBYTE
+    if load.peak > most:
+        load.failures.append(f"{clients} clients: {load.peak:.0f} MiB, more than {most:.0f}")
+    if load.ending > 10:
+        load.failures.append(f"{clients} clients: the server ended after {load.ending:.1f} s")
+    return load
+
+
+def format_load(loads: list[Load]) -> str:
+    """The summary, as Markdown."""
+    rows = [
+        "| Clients | answers | busy | other | edits a second | slowest | memory before | at most | end |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for one in loads:
+        counts = [one.answers[name] for name in ("done", "busy", "other")]
+        columns = " | ".join(f"{count:,}" for count in counts)
+        rows.append(
+            f"| {one.clients} | {columns} | {one.edits / one.seconds:.1f} | {one.slowest:.1f} s | "
+            f"{one.before:.0f} MiB | {one.peak:.0f} MiB | {one.ending:.1f} s |"
+        )
+    return "\n".join(rows)
+
+
+class _Client:
+    def __init__(self, port: int, draw: random.Random, load: Load) -> None:
+        self.port, self.draw, self.load = port, draw, load
+        self.end = 0.0
+
+    def work(self, end: float) -> None:
+        """Sessions one after the other until the end; at least one."""
+        self.end = end
+        once = end - time.monotonic() < 1
+        while once or time.monotonic() < end:
+            session = self._ask("POST", "/api/sessions", patient=True)
+            if session is None:
+                return
+            self._edit_scene(f"/api/sessions/{session['id']}", once)
+            if once:
+                return
+
+    def _edit_scene(self, root: str, once: bool) -> None:
+        sample = "scene-1" if once or self.draw.random() < 0.9 else "video-1"
+        state = self._ask("POST", f"{root}/scenes", {"sample": sample}, patient=True)
+        states = [] if state is None else [state["id"]]
+        for _ in range(EDITS if states else 0):
+            edit = {"op": "move", "slot": self.draw.randrange(6), "dx": self.draw.randint(-9, 9)}
+            kind = self.draw.choice(("edits", "edits", "previews", "frames"))
+            old = f"{root}/states/{self.draw.choice(states)}"
+            if kind == "frames":
+                self._ask("GET", f"{old}/frames")
+                continue
+            answer = self._ask("POST", f"{old}/{kind}", edit)
+            if answer is not None and kind == "edits":
+                self.load.edits += time.monotonic() < self.end
+                states.append(answer["id"])
+        self._ask("DELETE", root)
+
+    def _ask(self, method: str, path: str, body: Any = None, patient: bool = False) -> Any:
+        """The answer, None where there is none; a busy server is asked again, as it says."""
+        while True:
+            began = time.monotonic()
+            try:
+                status, headers, text = self._send(method, path, body)
+            except (OSError, http.client.HTTPException) as error:
+                if time.monotonic() < self.end:
+                    self._note("other", f"{method}: {type(error).__name__}: {error}")
+                return None
+            if time.monotonic() < self.end or self.end < began:
+                self.load.slowest = max(self.load.slowest, time.monotonic() - began)
+            if status < 300:
+                self.load.answers["done"] += 1
+                return json.loads(text) if text else {}
+            if status not in BUSY:
+                self._note("other", f"{method} {path[-20:]}: {status} {text[:200]}")
+                return None
+            self.load.answers["busy"] += 1
+            if status == 503 and "Retry-After" not in headers:
+                self._note("other", "busy, but it does not say until when")
+            if time.monotonic() > self.end > began - 60 and not patient:
+                return None
+            if time.monotonic() > self.end + 1:
+                return None
+            time.sleep(min(2.0, float(headers.get("Retry-After", 1))))
+
+    def _send(self, method: str, path: str, body: Any) -> tuple[int, Any, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        with contextlib.closing(connection):
+            content = None if body is None else json.dumps(body)
+            connection.request(method, path, content, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read().decode()
+
+    def _note(self, kind: str, problem: str) -> None:
+        self.load.answers[kind] += 1
+        self.load.failures.append(f"{self.load.clients} clients: {problem}")
+
+
+def _send_half(port: int, end: float) -> None:
+    """Uploads of which the last byte never comes, again and again."""
+    block = b"x" * MEBIBYTE
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError, http.client.HTTPException, KeyError, ValueError):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=15)
+            connection.request("POST", "/api/sessions")
+            answer = connection.getresponse()
+            session = json.loads(answer.read()).get("id", "none")
+            connection.close()
+            with socket.create_connection(("127.0.0.1", port), timeout=15) as upload:
+                head = f"POST /api/sessions/{session}/uploads HTTP/1.1\r\nHost: localhost\r\n"
+                upload.sendall(f"{head}Content-Length: {UNFINISHED_BYTES}\r\n\r\n".encode())
+                for _ in range(UNFINISHED_BYTES // MEBIBYTE - 1):
+                    upload.sendall(block)
+                upload.recv(100)
+        time.sleep(0.5)
+
+
+def _read_port(process: "subprocess.Popen[str]") -> int:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    match = re.search(r":(\d+)", line)
+    if match is None:
+        raise RuntimeError(f"the server did not begin: {line}{process.communicate()[1]}")
+    port = int(match[1])
+    for _ in range(600):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return port
+        time.sleep(0.1)
+    raise RuntimeError("the server does not listen")
+
+
+def _read_memory(process: int, what: str) -> float:
+    try:
+        status = Path(f"/proc/{process}/status").read_text()
+    except OSError:  # not on this system
+        return 0.0
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(what)) / 1024

@@ -314,7 +314,9 @@ def prepare_imports(folder: Path) -> Case:
     """A store whose import is killed again and again, and taken up until it is done."""
     random_numbers = np.random.default_rng(0)
     videos = [
-        RawVideo(f"train/{number}", random_numbers.integers(0, 256, (3, 8, 8, 3), np.uint8), None, {})
+        RawVideo(
+            f"train/{number}", random_numbers.integers(0, 256, (3, 8, 8, 3), np.uint8), None, {}
+        )
         for number in range(4)
     ]
 

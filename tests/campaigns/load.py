@@ -60,7 +60,9 @@ def run_load(clients: int, seconds: float, seed: int = 0, unfinished: int = UNFI
         load.before = _read_memory(process.pid, "VmRSS")
         end = time.monotonic() + seconds
         threads = [
-            threading.Thread(target=_Client(port, random.Random(f"{seed} {n}"), load).work, args=(end,))
+            threading.Thread(
+                target=_Client(port, random.Random(f"{seed} {n}"), load).work, args=(end,)
+            )
             for n in range(clients)
         ]
         threads += [
@@ -219,4 +221,6 @@ def _read_memory(process: int, what: str) -> float:
         status = Path(f"/proc/{process}/status").read_text()
     except OSError:  # not on this system
         return 0.0
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(what)) / 1024
+    return (
+        next(int(line.split()[1]) for line in status.splitlines() if line.startswith(what)) / 1024
+    )

@@ -23,7 +23,9 @@ def main() -> int:
     parser.add_argument("--kinds", default="")
     parser.add_argument("--server", type=float, default=0, help="seconds of each load")
     arguments = parser.parse_args()
-    chosen = [kind for kind in KINDS if not arguments.kinds or kind.name in arguments.kinds.split(",")]
+    chosen = [
+        kind for kind in KINDS if not arguments.kinds or kind.name in arguments.kinds.split(",")
+    ]
     total = sum(kind.share for kind in chosen)
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)  # of libraries, about damaged files

@@ -202,15 +202,11 @@ def test_whose_pixels_a_slot_shows(scene: Scene, other: Scene) -> None:
 def test_every_kind_of_edit_can_be_drawn(scene: Scene, other: Scene) -> None:
     background = scene.decoded.background
     slot = next(index for index in range(4) if index != background)
-    visible = (
-        scene.remove(slot),
-        scene.move(background, dx=3),
-        scene.set_background(other),
-        scene.remove(background),
-    )
-    for edited in visible:
-        assert not np.array_equal(edited.render(), scene.render())
+    assert not np.array_equal(scene.remove(background).render(), scene.render())
     for edited in (  # an untrained model's slots hold nothing that must be seen
+        scene.set_background(other),
+        scene.move(background, dx=3),
+        scene.remove(slot),
         scene.resize(slot, 1.5),
         scene.resize(slot, 0.5),
         scene.transplant(slot, other, 1),

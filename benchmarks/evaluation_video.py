@@ -6,9 +6,9 @@
 Squares move over noise, with masks of 128 x 128 beside frames of 64 x 64. The model is that of a
 configuration, by default GeoCo-SAVi's on clips like MOVi-C's, with random weights: what it scores
 says nothing. `drawn` is one that draws squares where they are, for next to nothing, so that what is
-left is what evaluation does itself: on a machine without a GPU that is all that can be measured at
-full size. A second's worth of time spent in the model is counted where the model is called; on a
-GPU that waits for it. Peaks are of the GPU's memory, and on a CPU of the process so far.
+left is what evaluation does itself: without a GPU nothing else can be measured at full size. On a
+GPU every call of the model is waited for. On a CPU times are those of one thread at work, whoever
+else is there. Peaks are of the GPU's memory, and on a CPU of the process so far.
 """
 
 import argparse
@@ -144,7 +144,9 @@ class Stopwatch:
         return call
 
     def read(self) -> float:
-        if self.device == "cuda" and self.depth == 0:
+        if self.device != "cuda":
+            return time.process_time()
+        if self.depth == 0:
             torch.cuda.synchronize()
         return time.perf_counter()
 

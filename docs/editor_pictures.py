@@ -58,6 +58,7 @@ def draw(browser: Browser, address: str) -> None:
 
 
 def _begin(page: Page, address: str) -> None:
+    page.set_default_timeout(120_000)
     page.goto(address)
     _settle(page)
 
@@ -76,6 +77,7 @@ def _edit(page: Page) -> None:
     page.focus("#overlay")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#undo:not([disabled])")
     _settle(page)
     page.evaluate("() => document.activeElement.blur()")
 

@@ -6,7 +6,8 @@ if TYPE_CHECKING:
     from geoco.editing.editor import Editor, Film, Scene
     from geoco.models.pretrained import from_pretrained
 
-__all__ = ["Editor", "Film", "Scene", "from_pretrained"]
+__version__ = "0.1.0"
+__all__ = ["Editor", "Film", "Scene", "__version__", "from_pretrained"]
 
 
 def __getattr__(name: str) -> Any:

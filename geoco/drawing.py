@@ -31,6 +31,7 @@ COLORS = np.array(
 )
 MARGIN = 4
 PAPER = 255
+MOST_ZOOM = 64
 
 
 def overlay_masks(
@@ -75,8 +76,10 @@ def draw_outlines(
 
 def magnify(picture: Picture, zoom: int) -> Picture:
     """Every pixel as a square, so that what is shown is what is there."""
-    if zoom < 1:
-        raise GeocoError(f"zoom {zoom}: expected 1 or more, the side of a pixel's square")
+    if not 1 <= zoom <= MOST_ZOOM:
+        raise GeocoError(
+            f"zoom {zoom}: expected 1 or more, the side of a pixel's square, up to {MOST_ZOOM}"
+        )
     return picture.repeat(zoom, 0).repeat(zoom, 1)
 
 

@@ -37,6 +37,17 @@ def write_whole(path: Path, data: bytes) -> None:
         raise GeocoError(f"{path}: cannot write this file: {error.strerror}") from None
 
 
+def check_writable(path: Path) -> None:
+    """Refuse, before any work, where a file or folder could not be written."""
+    if path.is_dir() and path.suffix:
+        raise GeocoError(f"{path}: cannot write this file: a folder has this name")
+    above = next(parent for parent in path.absolute().parents if parent.exists())
+    if not above.is_dir():
+        raise GeocoError(f"{path}: cannot write here: {above} is no folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise GeocoError(f"{path}: cannot write here: the folder {above} is read-only")
+
+
 def write_through(path: Path, data: bytes) -> None:
     """Write a file, and return when its bytes are on the disk."""
     with path.open("wb") as file:

@@ -180,3 +180,23 @@ def test_shadows_are_where_the_floor_is_darker_than_in_other_frames() -> None:
         taken = masks.measure_shade(dataset, windows[number])[floor[number]]
         assert (missing[number][floor[number]] - taken).abs().mean() < 0.01
         assert torch.corrcoef(torch.stack((missing[number][floor[number]], taken)))[0, 1] > 0.95
+
+
+def test_every_table_of_the_video_protocol_is_timed() -> None:
+    root = Path(__file__).parent.parent
+    command = [sys.executable, "benchmarks/evaluation_video.py", "--model", "drawn"]
+    done = subprocess.run(
+        [*command, "--clips", "2", "--frames", "2"],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()[3:-2]]
+    # A model of squares cannot draw on a larger canvas.
+    names = ["factual", "editing", "stability", "shared-background", "matched", "tubes"]
+    assert [row[0] for row in rows] == ["factual", *names]
+    assert all(float(row[-4]) + 0.1 >= float(row[-3]) + float(row[-2]) - 0.1 for row in rows)
+    assert "valid objects in 4 frames" in done.stdout

@@ -122,7 +122,7 @@ def test_names_in_prose_exist(page: Path) -> None:
         for path in re.findall(r"\b[\w/]+\.py\b", code):
             there = (ROOT / path).exists() or (ROOT / "geoco" / path).exists()
             assert there if "/" in path else path in files, path
-        for path in re.findall(r"\bconfigs/[\w-]+\.yaml", code):
+        for path in re.findall(r"\bconfigs/[\w/-]+\.yaml", code):
             assert (ROOT / path).exists(), path
 
 
@@ -158,7 +158,9 @@ def test_the_picture_of_the_layers_is_true() -> None:
         assert json.loads(shown.text["layers"]) == list(picture.LAYERS)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/solids.md", "docs/operator.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/solids.md", "docs/operator.md", "docs/own-videos.md"]
+)
 def test_code_in_pages_runs(page: str, tmp_path: Path) -> None:
     frame = Path("docs/images/frame.png")
     (tmp_path / frame).parent.mkdir(parents=True)

@@ -23,7 +23,8 @@ from geoco.errors import GeocoError
 console = Console()
 
 ConfigPath = Annotated[
-    Path, typer.Argument(help="A YAML file, for example configs/solids.yaml.", show_default=False)
+    Path,
+    typer.Argument(help="A YAML file, or a shipped name (geoco config list).", show_default=False),
 ]
 Overrides = Annotated[
     list[str] | None,

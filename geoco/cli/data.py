@@ -19,7 +19,7 @@ from geoco.cli.common import (
     require_extra,
     update_bar,
 )
-from geoco.config import StoreConfig
+from geoco.config import FolderSource, StoreConfig
 
 app = typer.Typer(help="Make, import and look at data.", no_args_is_help=True)
 
@@ -56,7 +56,8 @@ def data_import(path: ConfigPath, overrides: Overrides = None) -> None:
             highlight=False,
             soft_wrap=True,
         )
-    if {"train", "val"} <= written.keys():
+    # Configurations of published datasets say how to import them, not how to train.
+    if isinstance(store.source, FolderSource) and store.source.split == "auto":
         places = [text for text in overrides or () if not text.startswith("data.source.")]
         command = " ".join(["geoco train", str(path), *places])
         console.print(f"next: {command} --out runs/mine", highlight=False, soft_wrap=True)

@@ -14,7 +14,7 @@ from geoco.errors import GeocoError
 ModelName = Annotated[
     str, typer.Option("--model", help="A shipped name, a run, a file of weights or a Hub id.")
 ]
-Device = Annotated[str, typer.Option(help="cpu or cuda.")]
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.")]
 Seed = Annotated[int, typer.Option(help="Where slots start; another may bind better.")]
 SizeName = Annotated[
     str | None,
@@ -42,10 +42,11 @@ def slots(
     from geoco.edit_maps import FEWEST_PIXELS
     from geoco.editing.editor import Editor
 
-    if not source.exists():
-        raise GeocoError(f"{source}: there is no such file or folder")
+    path = out or source.with_name(f"{source.stem}-slots.png")
+    _check_input(source, seed)
+    media.check_target(path, is_video=False)
     # Of a video that is longer than could be edited, too, the first frame can be seen.
-    first = next(media.iterate_video(source, media.ANY_LENGTH)) if _is_video(source) else source
+    first = _find_first_frame(source)
     scene = Editor.load(model, device).encode(first, seed)
     table = Table("slot", "x", "y", "scale", "pixels", "box", "")
     for slot in scene.slots:
@@ -58,7 +59,6 @@ def slots(
     console.print(table)
     console.print(str(scene.quality), highlight=False, soft_wrap=True)
     _warn_of_doubt(scene)
-    path = out or source.with_name(f"{source.stem}-slots.png")
     zoom = max(1, 512 // scene.image.shape[0])
     original = drawing.magnify(scene.source, zoom)
     media.save_frames(path, [drawing.compose_sheet([[original, scene.draw_outlines(zoom)]])])
@@ -67,43 +67,62 @@ def slots(
 
 def edit(
     source: Annotated[Path, typer.Argument(help="A picture, a video or a folder of frames.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="A .png, .gif, .mp4 or a new folder.")],
+    out: Annotated[
+        Path, typer.Option("-o", "--out", help="A .png, .jpg, .gif, .mp4 or a new folder.")
+    ],
     move: Annotated[list[str], typer.Option(help="SLOT:DX,DY in pixels.")] = [],  # noqa: B006
     move_to: Annotated[list[str], typer.Option(help="SLOT:X,Y on the grid [-1, 1].")] = [],  # noqa: B006
     resize: Annotated[list[str], typer.Option(help="SLOT:FACTOR.")] = [],  # noqa: B006
-    transplant: Annotated[list[str], typer.Option(help="SLOT:PICTURE#SLOT.")] = [],  # noqa: B006
+    transplant: Annotated[
+        list[str], typer.Option(help="SLOT:FILE#SLOT, of a picture or a video.")
+    ] = [],  # noqa: B006
     swap: Annotated[list[str], typer.Option(help="SLOT:SLOT.")] = [],  # noqa: B006
     duplicate: Annotated[list[str], typer.Option(help="SLOT:DX,DY in pixels.")] = [],  # noqa: B006
-    background: Annotated[list[str], typer.Option(help="PICTURE.")] = [],  # noqa: B006
+    background: Annotated[list[str], typer.Option(help="FILE, a picture or a video.")] = [],  # noqa: B006
     remove: Annotated[list[str], typer.Option(help="SLOT.")] = [],  # noqa: B006
     model: ModelName = DEFAULT,
     device: Device = "cpu",
     seed: Seed = 42,
-    record: Annotated[Path | None, typer.Option(help="Write the edit list, .json or .py.")] = None,
+    record: Annotated[Path | None, typer.Option(help="Write the edits, .json or .py.")] = None,
     size: SizeName = None,
 ) -> None:
     """Move, resize, transplant, swap, duplicate and remove objects; edits run in this order.
 
     Example: `geoco edit frame.png --move 2:6,0 --transplant 0:donor.png#3 -o out.png`
     """
-    from geoco.files import write_whole
-
     _check_size(size)
-    scene = _encode(source, model, device, seed)
-    _warn_of_doubt(scene)
-    encoded: dict[str, Any] = {}
-
-    def encode_donor(path: str) -> Any:
-        if path not in encoded:
-            encoded[path] = scene.editor.encode(path, seed)
-        return encoded[path]
-
     texts = (move, move_to, resize, transplant, swap, duplicate, background, remove)
     edits = [
         (*action, text) for action, given in zip(_ACTIONS, texts, strict=True) for text in given
     ]
     if not edits:
         raise GeocoError("nothing to do: give at least one edit, as in --move 2:6,0")
+    from geoco.editing.editor import Editor
+    from geoco.files import check_writable, write_whole
+    from geoco.media import check_target
+
+    is_film = _is_video(source)
+    _check_input(source, seed)
+    check_target(out, is_film)
+    if record is not None:
+        if record.suffix not in (".json", ".py"):
+            raise GeocoError(f"--record {record}: expected a .json or a .py file")
+        check_writable(record)
+    editor = Editor.load(model, device)
+    scene: Any = (editor.encode_video if is_film else editor.encode)(source, seed)
+    _warn_of_doubt(scene)
+    encoded: dict[str, Any] = {}
+
+    def encode_donor(name: str) -> Any:
+        """A film gives a film its appearance frame by frame, and a picture that of its first."""
+        if name not in encoded:
+            path = Path(name)
+            if is_film and _is_video(path):
+                encoded[name] = editor.encode_video(path, seed)
+            else:
+                encoded[name] = editor.encode(_find_first_frame(path), seed)
+        return encoded[name]
+
     for option, form, act, text in edits:
         try:
             scene = act(scene, text, encode_donor)
@@ -115,18 +134,19 @@ def edit(
             line = f"[yellow]{option} {text}: {warning}[/]"
             console.print(line, highlight=False, soft_wrap=True)
     _save(scene, out, size)
-    if record is not None:
-        if record.suffix not in (".json", ".py"):
-            raise GeocoError(f"--record {record}: expected a .json or a .py file")
-        text = scene.to_json() if record.suffix == ".json" else scene.to_python(str(source))
-        write_whole(record, text.encode())
+    if record is not None and record.suffix == ".json":
+        write_whole(record, scene.to_json().encode())
+    elif record is not None:
+        scene.save_python(record, source)
 
 
 def replay(
     source: Annotated[
         Path, typer.Argument(metavar="EDITS", help="A .json of --record, or of the page.")
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="A .png, .gif, .mp4 or a new folder.")],
+    out: Annotated[
+        Path, typer.Option("-o", "--out", help="A .png, .jpg, .gif, .mp4 or a new folder.")
+    ],
     model: Annotated[
         str | None, typer.Option(help="Another model than the one it was made with.")
     ] = None,
@@ -140,6 +160,7 @@ def replay(
 
     Example: `geoco replay edits.json --source clip.mp4 -o out.gif`
     """
+    from geoco import media
     from geoco.editing import recording
     from geoco.editing.editor import Editor
 
@@ -153,6 +174,7 @@ def replay(
         text = source.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise GeocoError(f"{source}: cannot read this: give an edit list, a .json file") from None
+    media.check_target(out, recording.read_kind(text) == "Film")
     editor = Editor.load(model, device) if model else Editor.load_recorded(text, device)
     scene = recording.replay(None, text, editor, original)
     _warn_of_doubt(scene)
@@ -173,14 +195,20 @@ def serve(
     run(model, "127.0.0.1", port, device, console)
 
 
-def _encode(source: Path, model: str, device: str, seed: int) -> Any:
-    """A film of a video or folder, a scene of a picture."""
-    from geoco.editing.editor import Editor
+def _check_input(source: Path, seed: int) -> None:
+    """What can be refused before a model is loaded."""
+    from geoco.editing.recording import check_seed
 
     if not source.exists():
         raise GeocoError(f"{source}: there is no such file or folder")
-    editor = Editor.load(model, device)
-    return (editor.encode_video if _is_video(source) else editor.encode)(source, seed)
+    check_seed(seed)
+
+
+def _find_first_frame(source: Path) -> Any:
+    """A picture's path, or a video's first frame; no more of it is decoded."""
+    from geoco import media
+
+    return next(media.iterate_video(source, media.ANY_LENGTH)) if _is_video(source) else source
 
 
 def _check_size(size: str | None) -> None:
@@ -243,9 +271,9 @@ _ACTIONS: tuple[tuple[str, str, _Action], ...] = (
     ("--move", "SLOT:DX,DY", lambda scene, text, _: scene.move(*_parse_pair(text))),
     ("--move-to", "SLOT:X,Y", lambda scene, text, _: scene.move_to(*_parse_pair(text))),
     ("--resize", "SLOT:FACTOR", lambda scene, text, _: scene.resize(*_parse_factor(text))),
-    ("--transplant", "SLOT:PICTURE#SLOT", _transplant),
+    ("--transplant", "SLOT:FILE#SLOT", _transplant),
     ("--swap", "SLOT:SLOT", _swap),
     ("--duplicate", "SLOT:DX,DY", _duplicate),
-    ("--background", "PICTURE", lambda scene, text, encode: scene.set_background(encode(text))),
+    ("--background", "FILE", lambda scene, text, encode: scene.set_background(encode(text))),
     ("--remove", "SLOT", lambda scene, text, _: scene.remove(int(text))),
 )

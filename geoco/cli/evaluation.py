@@ -46,7 +46,7 @@ def evaluate(
         int | None,
         typer.Option(min=1, help="Slots at once on the finite-grid table's larger canvas."),
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.")] = "cpu",
     figures: Annotated[bool, typer.Option(help="Draw pictures of the edits.")] = True,
     name: Annotated[
         str | None, typer.Option(help="Of the model in tables; its run and step if not given.")
@@ -62,8 +62,8 @@ def evaluate(
     from geoco.models import pretrained
     from geoco.reporting.headline import describe_headline
 
-    if figures:
-        with require_extra("train"):
+    if figures and "editing" in (tables.split(",") if tables != "all" else ("editing",)):
+        with require_extra("figures"):  # before hours of measuring, not after
             import matplotlib  # noqa: F401
     loaded = pretrained.load(run, device)
     config = loaded.config
@@ -124,17 +124,29 @@ def compare(
     folders: Annotated[
         list[Path], typer.Argument(help="Runs that were evaluated, or folders of evaluations.")
     ],
+    table: Annotated[
+        str | None,
+        typer.Option(help="One of the paper's, of runs as its rows: main, ablation or decoders."),
+    ] = None,
     figures: Annotated[bool, typer.Option(help="Draw response curves over each other.")] = True,
     out: Annotated[Path, typer.Option(help="A folder.")] = Path("comparison"),
 ) -> None:
     """Put evaluated models side by side, with paired differences and their intervals.
 
+    With `--table`, one table of the paper instead: runs become its rows by their configurations,
+    and those that differ in their seed alone become one row.
+
     Example: `geoco compare runs/geoco runs/isa --out comparison`
     """
+    if table is not None:
+        from geoco.reporting.tables_runs import compare_runs
+
+        console.print(f"wrote {compare_runs(folders, table, out)}", soft_wrap=True)
+        return
     from geoco import evaluation
 
     if figures:
-        with require_extra("train"):
+        with require_extra("figures"):
             import matplotlib  # noqa: F401
     inner = [folder / "evaluation" for folder in folders]
     chosen = [
@@ -184,6 +196,8 @@ def calibrate(
 
     weights = checkpoints.read_weights(run)
     model = build_stored(weights, str(run))
+    if model.selector is None:
+        raise GeocoError(f"{run}: has no selector, whose threshold could be found")
     settings = weights.config.train
     generator = torch.Generator().manual_seed(settings.seed)
     points = selector_threshold.measure_operating_points(

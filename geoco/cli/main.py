@@ -7,9 +7,11 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from geoco import __version__
 from geoco import config as configuration
 from geoco.cli import data, editing, encoders, evaluation, publishing, training
 from geoco.cli.common import ConfigPath, Overrides, console
+from geoco.config.shipped import describe_config, list_configs
 from geoco.errors import GeocoError
 
 app = typer.Typer(
@@ -67,6 +69,36 @@ def demo(
     from geoco.demo import run as job
 
     job.run_demo(out, console, model)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _take_options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Slots with explicit appearance, position and scale that obey commands."""
+
+
+@config_app.command("list")
+def config_list() -> None:
+    """Print the configurations that come with the package; their names serve as paths.
+
+    Example: `geoco config list`
+    """
+    table = Table("name", "what it is")
+    for name, file in list_configs().items():
+        table.add_row(name, describe_config(file))
+    console.print(table, highlight=False)
 
 
 @config_app.command("show")

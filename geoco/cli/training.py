@@ -12,7 +12,7 @@ from geoco.errors import GeocoError
 
 def train(
     path: Annotated[
-        Path | None, typer.Argument(help="A YAML file, for example configs/geoco.yaml.")
+        Path | None, typer.Argument(help="A YAML file, or a shipped name (geoco config list).")
     ] = None,
     overrides: Overrides = None,
     out: Annotated[Path | None, typer.Option(help="A new folder for the run.")] = None,
@@ -58,7 +58,7 @@ def draw_curriculum(
     from geoco.training import curriculum_plot
     from geoco.training.curriculum import Curriculum
 
-    with require_extra("train"):
+    with require_extra("figures"):
         import matplotlib  # noqa: F401
 
     config = configuration.load(path, overrides or ())

@@ -121,6 +121,15 @@ class TemporalConfig(Section):
     heads: int = Field(4, ge=1)
     hidden: int = Field(512, ge=8, le=WIDEST)
     history: int = Field(4, ge=1, le=1000)
+    ahead: bool = False  # our choice, after RandSF.Q: it also looks at the next frame's features
+
+
+class FeatureHeadConfig(Section):
+    """Slots also draw the frozen encoder's features, under the picture's alpha; all our choice."""
+
+    enabled: bool = False
+    hidden: int = Field(256, ge=8, le=WIDEST)
+    weight: float = Field(0.01, ge=0)  # of the term `feat`, from the first step on
 
 
 class ModelConfig(Section):
@@ -134,9 +143,27 @@ class ModelConfig(Section):
     decoder: DecoderConfig = DecoderConfig()
     selector: SelectorConfig = SelectorConfig()
     temporal: TemporalConfig = TemporalConfig()
+    feature_head: FeatureHeadConfig = FeatureHeadConfig()
+
+    @model_validator(mode="after")
+    def _check_features(self) -> "ModelConfig":
+        if self.feature_head.enabled and self.encoder.kind != "dino":
+            raise ValueError("feature_head needs a frozen encoder: set encoder.kind=dino")
+        return self
 
 
 # -- the baselines of video; docs/baselines.md lists what is our choice ----------------------------
+
+
+class SlotAugConfig(Section):
+    """SlotAug, whose slots obey commands; sections are those of GeoCo-SAVi."""
+
+    kind: Literal["slotaug"] = "slotaug"
+    encoder: Annotated[ConvEncoderConfig | DinoEncoderConfig, Field(discriminator="kind")] = (
+        ConvEncoderConfig()
+    )
+    slots: SlotsConfig = SlotsConfig(readout=False)
+    decoder: DecoderConfig = DecoderConfig(design="conventional")
 
 
 class BaselineDecoderConfig(DecoderConfig):
@@ -182,6 +209,11 @@ class StatmConfig(Section):
     decoder: BaselineDecoderConfig = BaselineDecoderConfig()
     predictor: PredictorConfig = PredictorConfig()
 
+    @model_validator(mode="after")
+    def _check_heads(self) -> "StatmConfig":
+        check_predictor(self.predictor, self.slots)
+        return self
+
 
 class ActivityConfig(Section):
     """Which slots of STAITUS are open: those of whose appearance a small network is sure enough."""
@@ -202,3 +234,16 @@ class StaitusConfig(Section):
     predictor: PredictorConfig = PredictorConfig()
     activity: ActivityConfig = ActivityConfig()
     alignment: float = Field(0.1, ge=0)  # our choice: the weight of `align`
+
+    @model_validator(mode="after")
+    def _check_heads(self) -> "StaitusConfig":
+        check_predictor(self.predictor, self.slots)
+        return self
+
+
+def check_predictor(predictor: PredictorConfig, slots: StatmSlotsConfig) -> None:
+    """Its heads share the width of slots."""
+    if slots.dim % predictor.heads:
+        raise ValueError(
+            f"slots.dim {slots.dim} cannot be divided among predictor.heads {predictor.heads}"
+        )

@@ -14,7 +14,8 @@ from pydantic import Field, model_validator
 
 from geoco.config import loading
 from geoco.config.loading import ChosenByKind, Section
-from geoco.config.models import ModelConfig, StaitusConfig, StatmConfig
+from geoco.config.models import ModelConfig, SlotAugConfig, StaitusConfig, StatmConfig
+from geoco.config.shipped import find_config
 from geoco.config.training import TrainConfig
 
 
@@ -136,6 +137,7 @@ class StoreConfig(Section):
 # The section of each kind of model; `geoco.models.build.MODELS` has their classes.
 MODEL_KINDS: dict[str, type[Section]] = {
     "geoco": ModelConfig,
+    "slotaug": SlotAugConfig,
     "statm": StatmConfig,
     "staitus": StaitusConfig,
 }
@@ -163,8 +165,11 @@ _FORMER_NAMES = {"train.also": "train.extra_stores"}
 
 
 def load(path: Path | str | None = None, overrides: Iterable[str] = ()) -> Config:
-    """Read a YAML file with its bases (or, without a path, the defaults) and apply overrides."""
-    file = None if path is None else Path(path)
+    """Read a YAML file with its bases (or, without a path, the defaults) and apply overrides.
+
+    A name alone, of which there is no file here, is one of the shipped ones.
+    """
+    file = None if path is None else find_config(Path(path))
     return loading.read(Config, file, overrides, _DEFAULT_KINDS, _FORMER_NAMES)
 
 

@@ -116,6 +116,8 @@ class TemporalTrainingConfig(Section):
 
     factor: float = Field(0.25, gt=0)
     warmup: int = Field(2000, ge=0)
+    # Our choice, after RandSF.Q: the start of a frame is predicted from any earlier frame's slots.
+    random_pairs: bool = False
 
 
 class ExtraStoreConfig(Section):

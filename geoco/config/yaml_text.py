@@ -106,7 +106,7 @@ def _check_size(text: str) -> None:
             raise _refuse(f"tags like {abbreviate(event.tag)} are not used here", event)
         match event:
             case yaml.AliasEvent():
-                size = sizes.get(anchor, 0)
+                size = sizes.get(str(anchor), 0)
                 if size is None:
                     raise _refuse(f"'*{anchor:.{LONGEST_TEXT}}' stands for a part of itself", event)
                 values += size

@@ -232,8 +232,8 @@ def read_index(path: Path) -> StoreIndex:
         raise GeocoError(f"{path / INDEX}: not a store's index, or damaged: {again}") from None
     if version not in (_SAME_SIZE, FORMAT):
         raise GeocoError(
-            f"{path}: a store of format {version}, but this version of geoco-savi reads formats "
-            f"{_SAME_SIZE} and {FORMAT}: install the version that wrote it, or {again}"
+            f"{path}: a store of format {str(version)[:20]}, but this version of geoco-savi reads "
+            f"formats {_SAME_SIZE} and {FORMAT}: install the version that wrote it, or {again}"
         )
     lengths = [video.frames for video in index.videos]
     starts = [video.start for video in index.videos]

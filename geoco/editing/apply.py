@@ -150,15 +150,16 @@ def _duplicate(
     warnings = _collect_geometry_warnings(decoded, edit.slot, moved, frames, trained_scales)
     if into not in find_empty_slots(decoded):
         warnings = (f"slot {into} was not empty: the duplicate takes its place", *warnings)
-    changed = decoded.with_slot(into, moved, decoded.attention[:, edit.slot])
+    origin = decoded.bound[:, edit.slot : edit.slot + 1]
+    changed = decoded.with_slot(into, moved, decoded.attention[:, edit.slot], origin)
     return EditResult(_restrict_to_frames(decoded, changed, frames), warnings)
 
 
 def _replace_background(decoded: DecodedFrames, donor: DecodedFrames, frames: Tensor) -> EditResult:
     own, other = decoded.background, donor.background
-    slot = donor.slot(other).map(partial(_extend_over_time, frames=len(decoded)))
-    attention = _extend_over_time(donor.attention[:, other], len(decoded))
-    changed = decoded.with_slot(own, slot, attention)
+    extend = partial(_extend_over_time, frames=len(decoded))
+    slot, origin = donor.slot(other).map(extend), donor.bound[:, other : other + 1].map(extend)
+    changed = decoded.with_slot(own, slot, extend(donor.attention[:, other]), origin)
     return EditResult(_restrict_to_frames(decoded, changed, frames), ())
 
 
@@ -291,15 +292,16 @@ def _collect_donor_warnings(donor: DecodedFrames, index: int) -> tuple[str, ...]
 def _stays_inside(masks: Tensor, old: Slots, new: Slots, frames: Tensor) -> bool:
     """Whether the slot's box, carried along, stays on the canvas wherever it was there before."""
     height, width = masks.shape[-2:]
+    # On the CPU: Apple's Metal knows no numbers of 64 bits.
     edit = AffineMap.from_transplant(
-        new.position[frames, 0],
-        new.scale[frames, 0],
-        old.position[frames, 0],
-        old.scale[frames, 0],
+        new.position[frames, 0].cpu(),
+        new.scale[frames, 0].cpu(),
+        old.position[frames, 0].cpu(),
+        old.scale[frames, 0].cpu(),
     )
-    before = edit_maps.compute_cell_bounds(masks)
+    before = edit_maps.compute_cell_bounds(masks.cpu())
     after = edit_maps.transform_bounds(before, edit, height, width)
-    edge = torch.tensor([width, height], dtype=torch.float64, device=masks.device) - 0.5
+    edge = torch.tensor([width, height], dtype=torch.float64) - 0.5
     outside = (after[:, :2] < -0.5).any(1) | (after[:, 2:] > edge).any(1)
     return not bool((outside & ~before.isnan().any(1)).any())
 

@@ -40,6 +40,7 @@ class DecodedFrames:
 
     model: Model
     slots: Slots  # [time slot ...]
+    bound: Slots  # the same before all edits, or what a slot took the place of
     attention: Float[Tensor, "time slot token"]
     fields: Fields  # [time slot ...], before the selector
     present: Bool[Tensor, "time slot"]
@@ -51,7 +52,8 @@ class DecodedFrames:
     ) -> "DecodedFrames":
         """Decode bound slots, a few frames at a time."""
         present = torch.ones_like(slots.scale, dtype=torch.bool)
-        return DecodedFrames(model, slots, attention, _decode_slots(model, slots), present)
+        fields = _decode_slots(model, slots, slots)
+        return DecodedFrames(model, slots, slots, attention, fields, present)
 
     def __len__(self) -> int:
         return len(self.present)
@@ -89,17 +91,27 @@ class DecodedFrames:
 
     @torch.no_grad()
     def with_slot(
-        self, index: int, slot: Slots, attention: Float[Tensor, "time token"] | None = None
+        self,
+        index: int,
+        slot: Slots,
+        attention: Float[Tensor, "time token"] | None = None,
+        bound: Slots | None = None,
     ) -> "DecodedFrames":
-        """These frames with one slot exchanged for another, given as [time 1 ...], and present."""
-        fields = self.fields.with_slot(index, _decode_slots(self.model, slot))
+        """These frames with one slot exchanged for another, given as [time 1 ...], and present.
+
+        One that comes from elsewhere brings its attention, and what it was where it was bound.
+        """
+        before = self.bound if bound is None else self.bound.with_slot(index, bound)
+        one = before[:, index : index + 1]
+        fields = self.fields.with_slot(index, _decode_slots(self.model, slot, one))
         present = self.present.clone()
         present[:, index] = True
         where = self.attention
         if attention is not None:
             where = where.clone()
             where[:, index] = attention
-        return DecodedFrames(self.model, self.slots.with_slot(index, slot), where, fields, present)
+        slots = self.slots.with_slot(index, slot)
+        return DecodedFrames(self.model, slots, before, where, fields, present)
 
     def without_slot(self, index: int, frames: Bool[Tensor, " time"]) -> "DecodedFrames":
         """These frames without a slot in some of them."""
@@ -117,6 +129,7 @@ class DecodedFrames:
         return DecodedFrames(
             self.model,
             self.slots[rows],
+            self.bound[rows],
             self.attention[rows],
             self.fields[rows],
             self.present[rows],
@@ -142,9 +155,10 @@ class DecodedFrames:
         )
 
 
-def _decode_slots(model: Model, slots: Slots) -> Fields:
+def _decode_slots(model: Model, slots: Slots, bound: Slots) -> Fields:
     pieces = [
-        model.decode_slots(slots[rows]) for rows in _split_rows(len(slots.scale), FRAMES_AT_ONCE)
+        model.decode_edited(slots[rows], bound[rows])
+        for rows in _split_rows(len(slots.scale), FRAMES_AT_ONCE)
     ]
     return pieces[0] if len(pieces) == 1 else Fields.cat(pieces)
 

@@ -9,7 +9,7 @@ Scenes and films are values: an edit returns a new one, and undo is keeping the 
 a film of one frame, and both take the same edits.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float32, UInt8
 from pydantic import ValidationError
 
 from geoco import drawing, media
-from geoco.editing import recording
+from geoco.editing import recording, scripts
 from geoco.editing.apply import apply_edit
 from geoco.editing.decoded import DecodedFrames, SlotView
 from geoco.editing.operations import (
@@ -36,6 +36,7 @@ from geoco.editing.operations import (
     SetBackground,
     Swap,
     Transplant,
+    convert_numpy,
     flatten_keys,
     list_donors,
     refuse_index,
@@ -50,7 +51,8 @@ from geoco.models.reconstruction_quality import MOST_PSNR, FilmQuality, Quality
 from geoco.models.tracking import bind_videos, knows_videos
 
 SEED = 42
-FrameRange = tuple[int, int]
+Slot = int | np.integer  # as NumPy finds them, too
+FrameRange = tuple[Slot, Slot]
 Editable = TypeVar("Editable", bound="_EditableFrames")
 
 
@@ -64,12 +66,12 @@ class Editor:
         self.knows_videos = knows_videos(loaded.config)
 
     @classmethod
-    def load(cls, name: str | Path, device: str = "cpu") -> "Editor":
-        """By shipped name, run, file of weights or Hub id."""
+    def load(cls, name: str | Path, device: pretrained.Device = "cpu") -> "Editor":
+        """By shipped or published name, run, file of weights or Hub id."""
         return cls(pretrained.load(name, device))
 
     @classmethod
-    def load_recorded(cls, text: str, device: str = "cpu") -> "Editor":
+    def load_recorded(cls, text: str, device: pretrained.Device = "cpu") -> "Editor":
         """The model that an edit list names. It is not fetched: a list may come from anyone."""
         name = recording.read_model_name(text)
         try:
@@ -85,6 +87,7 @@ class Editor:
 
         Slots start at random places; another seed may bind them better.
         """
+        seed = recording.check_seed(seed)
         frames, originals = fit_picture(picture, self.model.size)
         decoded, quality = self.bind_and_decode(frames, seed)
         return Scene(self, frames, seed, decoded, psnr=quality).with_originals(originals)
@@ -94,11 +97,8 @@ class Editor:
 
         How depends on the model, see `geoco.models.tracking`.
         """
-        if not recording.SLOWEST <= frames_per_second <= recording.FASTEST:
-            raise GeocoError(
-                f"{frames_per_second} frames a second: expected {recording.SLOWEST:g} to "
-                f"{recording.FASTEST:g}"
-            )
+        seed = recording.check_seed(seed)
+        media.check_rate(frames_per_second)
         frames, originals = fit_video(video, self.model.size)
         decoded, quality = self.bind_and_decode(frames, seed)
         film = Film(self, frames, seed, decoded, frames_per_second=frames_per_second, psnr=quality)
@@ -165,35 +165,35 @@ class _EditableFrames(OwnSize):
 
     def move(
         self: Editable,
-        slot: int,
+        slot: Slot,
         dx: float = 0,
         dy: float = 0,
         frames: FrameRange | None = None,
-        keys: Mapping[int, tuple[float, float]] | None = None,
+        keys: Mapping[Slot, tuple[float, float]] | None = None,
     ) -> Editable:
         """By pixels, x to the right and y down; `keys` are shifts at key frames."""
         flat = flatten_keys(keys)
         return self._request_edit(Move, slot=slot, dx=dx, dy=dy, frames=frames, keys=flat)
 
     def move_to(
-        self: Editable, slot: int, x: float, y: float, frames: FrameRange | None = None
+        self: Editable, slot: Slot, x: float, y: float, frames: FrameRange | None = None
     ) -> Editable:
         """To a place of the grid [-1, 1]."""
         return self._request_edit(MoveTo, slot=slot, x=x, y=y, frames=frames)
 
     def resize(
         self: Editable,
-        slot: int,
+        slot: Slot,
         factor: float = 1,
         frames: FrameRange | None = None,
-        keys: Mapping[int, float] | None = None,
+        keys: Mapping[Slot, float] | None = None,
     ) -> Editable:
         """By a factor about the slot's position; `keys` are factors at key frames."""
         flat = flatten_keys(keys)
         return self._request_edit(Resize, slot=slot, factor=factor, frames=frames, keys=flat)
 
     def resize_to(
-        self: Editable, slot: int, scale: float, frames: FrameRange | None = None
+        self: Editable, slot: Slot, scale: float, frames: FrameRange | None = None
     ) -> Editable:
         """To a scale, in units of the grid."""
         return self._request_edit(ResizeTo, slot=slot, scale=scale, frames=frames)
@@ -201,24 +201,24 @@ class _EditableFrames(OwnSize):
     @refuse_index
     def transplant(
         self: Editable,
-        slot: int,
+        slot: Slot,
         donor: "_EditableFrames",
-        donor_slot: int,
+        donor_slot: Slot,
         frames: FrameRange | None = None,
     ) -> Editable:
         """Give a slot the appearance of a slot of another scene; place and size stay."""
         return self._request_edit(
-            Transplant, donor, slot=slot, donor=donor.key, donor_slot=donor_slot, frames=frames
+            Transplant, donor, slot=slot, donor_slot=donor_slot, frames=frames
         )
 
-    def swap(self: Editable, slot: int, other: int, frames: FrameRange | None = None) -> Editable:
+    def swap(self: Editable, slot: Slot, other: Slot, frames: FrameRange | None = None) -> Editable:
         """Exchange two slots' appearances."""
         return self._request_edit(Swap, slot=slot, other=other, frames=frames)
 
     def duplicate(
         self: Editable,
-        slot: int,
-        into: int | None = None,
+        slot: Slot,
+        into: Slot | None = None,
         dx: float = 0,
         dy: float = 0,
         frames: FrameRange | None = None,
@@ -230,21 +230,23 @@ class _EditableFrames(OwnSize):
         self: Editable, donor: "_EditableFrames", frames: FrameRange | None = None
     ) -> Editable:
         """Take the background of another scene."""
-        return self._request_edit(SetBackground, donor, donor=donor.key, frames=frames)
+        return self._request_edit(SetBackground, donor, frames=frames)
 
-    def remove(self: Editable, slot: int, frames: FrameRange | None = None) -> Editable:
+    def remove(self: Editable, slot: Slot, frames: FrameRange | None = None) -> Editable:
         """Take a slot away."""
         return self._request_edit(Remove, slot=slot, frames=frames)
 
     def interpolate(self: Editable, other: "_EditableFrames", share: float) -> Editable:
         """A share of the way from this state to another of the same slots."""
-        return self._request_edit(Interpolate, other, donor=other.key, share=share)
+        return self._request_edit(Interpolate, other, share=share)
 
     def _request_edit(
         self: Editable, kind: Any, source: "_EditableFrames | None" = None, /, **values: Any
     ) -> Editable:
+        if "donor" in kind.model_fields:
+            values["donor"] = recording.get_key(source)
         try:
-            edit = kind(**values)
+            edit = kind(**convert_numpy(values))
         except ValidationError as error:
             raise GeocoError(recording.describe_problem(error, kind.__name__.lower())) from None
         return self.apply(edit, None if source is None else {source.key: source})
@@ -262,16 +264,17 @@ class _EditableFrames(OwnSize):
 
     def to_python(self, picture: str = "frame.png") -> str:
         """The edits as lines of Python."""
-        return recording.to_python(self, picture)
+        return scripts.to_python(self, picture)
+
+    def save_python(self, path: str | Path, picture: str | Path | None = None) -> None:
+        """Write a script that runs, and its files; `picture` is that which was edited, if any."""
+        scripts.save_python(self, Path(path), None if picture is None else Path(picture))
 
     @classmethod
     def replay(
         cls: type[Editable], text: str, editor: Editor | None = None, source: Any = None
     ) -> Editable:
-        """Do again what `to_json` recorded, with the same model or with another.
-
-        With the file that was edited, `source`, also at its own size.
-        """
+        """Do again what `to_json` recorded; with the file, `source`, also at its own size."""
         editor = editor or Editor.load_recorded(text)
         replayed = recording.replay(cls.kind, text, editor, source)
         assert isinstance(replayed, cls)
@@ -317,6 +320,9 @@ class Scene(_EditableFrames):
         """The picture with all edits, at the model's size or, of its own pixels, at its own."""
         return next(self.render_frames(size))
 
+    def _repr_png_(self) -> bytes:  # for notebooks
+        return media.encode_png(self.draw_outlines())
+
     def draw_outlines(self, zoom: int = 4) -> UInt8[np.ndarray, "_height _width 3"]:
         """The picture, enlarged, with numbered outlines of the objects."""
         return drawing.draw_outlines(self.image, self.labels, zoom)
@@ -359,12 +365,7 @@ class Film(_EditableFrames):
     @property
     def quality(self) -> FilmQuality:
         """How well the model redraws the frames: the median one and the worst."""
-        order = sorted(range(len(self)), key=self.psnr.__getitem__)
-        worst, median = (
-            Quality(self.psnr[frame], self.editor.quality_reference)
-            for frame in (order[0], order[(len(order) - 1) // 2])
-        )
-        return FilmQuality(median, worst, order[0])
+        return FilmQuality.from_psnr(self.psnr, self.editor.quality_reference)
 
     def slots_at(self, frame: int) -> tuple[SlotView, ...]:
         """What each slot holds in a frame."""
@@ -389,9 +390,10 @@ class Film(_EditableFrames):
             provenance=self.pixels.frame(number),
         )
 
-    def render(self, size: Size = "original") -> Iterator[UInt8[np.ndarray, "side side 3"]]:
-        """The frames with all edits, one at a time, at the model's size or at their own."""
-        return self.render_frames(size)
+    render = OwnSize.render_frames
+
+    def _repr_html_(self) -> str:  # for notebooks
+        return scripts.to_html(self.images, self.frames_per_second, repr(self))
 
     def _check_frame(self, frame: int) -> None:
         if not 0 <= frame < len(self):

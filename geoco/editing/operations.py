@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from geoco.errors import GeocoError
@@ -137,7 +138,20 @@ EditRequest = Annotated[
 ]
 
 
-def flatten_keys(keys: Mapping[int, Any] | None) -> tuple[tuple[Any, ...], ...]:
+def convert_numpy(value: Any) -> Any:
+    """The same with numbers of Python in place of NumPy's, with which slots are often found."""
+    match value:
+        case np.generic():
+            return value.item()
+        case dict():
+            return {key: convert_numpy(item) for key, item in value.items()}
+        case list() | tuple():
+            return type(value)(map(convert_numpy, value))
+        case _:
+            return value
+
+
+def flatten_keys(keys: Mapping[Any, Any] | None) -> tuple[tuple[Any, ...], ...]:
     """Key frames as a record holds them: the frame, then its value or values."""
     return tuple(
         (frame, *value)

@@ -67,7 +67,7 @@ class OwnSize:
         """Write a picture as .png or .jpg, a video as .mp4, .gif or a folder of frames."""
         media.save_frames(Path(path), self.render_frames(size), self.frames_per_second)
 
-    def render_frames(self, size: Size) -> Iterator[UInt8[np.ndarray, "side side 3"]]:
+    def render_frames(self, size: Size = "original") -> Iterator[UInt8[np.ndarray, "side side 3"]]:
         """The frames with all edits, one at a time, at the model's size or their own."""
         if size not in get_args(Size):
             raise GeocoError(f"size must be 'model' or 'original', not {size!r:.40}")

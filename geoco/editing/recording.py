@@ -1,4 +1,4 @@
-"""Edit lists: what was done to a scene, as JSON that can be replayed and as Python to read.
+"""Edit lists: what was done to a scene, as JSON that can be replayed.
 
 A list holds the frames themselves and those of every scene that was taken from, so that it can be
 replayed anywhere; the model is named, not held.
@@ -8,6 +8,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from numbers import Integral
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -16,12 +17,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from geoco import media
 from geoco.editing.operations import EditRequest
 from geoco.errors import GeocoError
-from geoco.media import Limits
+from geoco.media import FASTEST, SLOWEST, Limits
 
 FORMAT: Literal[1] = 1
-SLOWEST, FASTEST = 0.1, 1000.0  # frames a second, that files of videos can tell
 MOST_PIXELS = 2**25  # of all frames of a list: 32 frames of 1024 x 1024
 Kind = Literal["Scene", "Film"]
+SEEDS = 2**63
 
 
 @runtime_checkable
@@ -39,6 +40,8 @@ class Encoder(Protocol):
 class Recorded(Protocol):
     """What is recorded of a scene or a film."""
 
+    @property
+    def key(self) -> str: ...
     @property
     def kind(self) -> Kind: ...
     @property
@@ -67,7 +70,7 @@ class EditList(BaseModel):
     format: Literal[1] = FORMAT
     model: str
     kind: Kind
-    seed: int = Field(ge=0, lt=2**63)
+    seed: int = Field(ge=0, lt=SEEDS)
     frames_per_second: float = Field(ge=SLOWEST, le=FASTEST, allow_inf_nan=False)
     frames: tuple[str, ...]  # PNG in base 64, at the model's size
     film: "EditList | None" = None  # of which a scene is the frame with this number
@@ -90,9 +93,30 @@ def compute_key(edited: Recorded) -> str:
     return digest.hexdigest()[:12]
 
 
+def get_key(donor: Any) -> str:
+    """The name of a scene or film that an edit takes from."""
+    if not isinstance(donor, Recorded):
+        raise GeocoError(
+            f"a donor must be a scene or a film, not {type(donor).__name__}: encode it first"
+        )
+    return donor.key
+
+
+def check_seed(seed: Any) -> int:
+    """A seed that generators take and edit lists hold."""
+    if not isinstance(seed, Integral) or not 0 <= seed < SEEDS:
+        raise GeocoError(f"seed {seed}: expected a whole number from 0 to {SEEDS - 1}")
+    return int(seed)
+
+
 def read_model_name(text: str) -> str:
     """The name of the model that an edit list was made with."""
     return _parse(text).model
+
+
+def read_kind(text: str) -> Kind:
+    """Whether an edit list is a scene's or a film's."""
+    return _parse(text).kind
 
 
 def replay(kind: Kind | None, text: str, editor: Encoder, source: Any = None) -> Any:
@@ -108,37 +132,14 @@ def replay(kind: Kind | None, text: str, editor: Encoder, source: Any = None) ->
     return _rebuild(edits, editor, limit_frames(edits), source)
 
 
-def to_python(edited: Recorded, picture: str) -> str:
-    """The edits as a script; scenes that were taken from are files to be named."""
-    film = edited.kind == "Film"
-    encode = "encode_video" if film else "encode"
-    lines = [
-        "from geoco import Editor",
-        "",
-        f"editor = Editor.load({edited.editor.name!r})",
-        f"scene = editor.{encode}({picture!r}, seed={edited.seed})",
-    ]
-    names = {key: f"donor{number}" for number, key in enumerate(edited.donors)}
-    for key, name in names.items():
-        donor = edited.donors[key]
-        call = f"encode_video('{name}.mp4'" if donor.kind == "Film" else f"encode('{name}.png'"
-        lines.append(f"{name} = editor.{call}, seed={donor.seed})")
-        lines += [_write_line(name, edit, {}) for edit in donor.history]
-    lines += [_write_line("scene", edit, names) for edit in edited.history]
-    larger = edited.own_side > edited.frames.shape[1]
-    size = ", size='original'" if larger else ""
-    lines.append(f"scene.save({'edited.mp4' if film else 'edited.png'!r}{size})")
-    return "\n".join(lines) + "\n"
-
-
 def describe_problem(error: ValidationError, what: str) -> str:
     """The first problem of a record, as one sentence."""
     problem = error.errors()[0]
     place = ".".join(str(part)[:60] for part in problem["loc"])
     if problem["type"] == "json_invalid":
-        return f"{what} {problem['msg']}"
-    where = f"{what} {place}:" if place else what
-    return f"{where} {problem['msg']}, got {problem.get('input')!r:.60}"
+        return f"{what} {problem['msg']:.300}"
+    where = f"{what} {place}:" if place else f"{what.removesuffix(':')}:"
+    return f"{where} {problem['msg']:.300}, got {problem.get('input')!r:.60}"
 
 
 def walk_lists(edits: EditList) -> Iterator[EditList]:
@@ -152,20 +153,6 @@ def limit_frames(edits: EditList) -> Limits:
     """How large each frame of a list may be, so that all of them are not too much together."""
     count = sum(len(one.frames) for one in walk_lists(edits))
     return Limits(pixels=MOST_PIXELS // max(count, 1))
-
-
-def _write_line(name: str, edit: EditRequest, donors: dict[str, str]) -> str:
-    values = edit.model_dump(exclude_defaults=True, exclude={"op"})
-    keys = values.pop("keys", None)
-    if keys:
-        values["keys"] = {key[0]: key[1] if len(key) == 2 else key[1:] for key in keys}
-    first = values.pop("slot", None)
-    arguments = [] if first is None else [str(first)]
-    if "donor" in values:
-        donor = values.pop("donor")
-        arguments.append(donors.get(donor, repr(donor)))
-    arguments += [f"{key}={value!r}" for key, value in values.items()]
-    return f"{name} = {name}.{edit.op}({', '.join(arguments)})"
 
 
 def _build_list(edited: Recorded) -> EditList:

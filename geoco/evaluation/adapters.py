@@ -18,6 +18,7 @@ from geoco.evaluation.interfaces import Decoded, Encoded, SlotModel, TrackedSlot
 from geoco.models import tracking
 from geoco.models.decoders import Fields
 from geoco.models.interface import Model
+from geoco.models.slotaug import Command, SlotAug
 from geoco.models.slots import Slots
 from geoco.models.staitus import Staitus
 
@@ -96,6 +97,30 @@ class DrawnModel:
         return None
 
 
+class SlotAugModel(DrawnModel):
+    """SlotAug: it is told to move and to resize, and what it was told to be is drawn."""
+
+    model: SlotAug
+
+    @torch.no_grad()
+    def command(
+        self,
+        encoded: Encoded,
+        index: int,
+        move: Float[Tensor, "batch 2"],
+        factor: Float[Tensor, " batch"],
+    ) -> Decoded:
+        """Position and scale of the slot stay; a size is about its position and moves nothing."""
+        slots = encoded.slots.to(*self._place)
+        one = slots[:, index : index + 1]
+        told = replace(
+            Command.identity(one.scale),
+            translation=move.to(*self._place)[:, None] / 2,
+            scale=factor.to(*self._place)[:, None],
+        )
+        return self.decode(encoded, slots.with_slot(index, self.model.obey(one, told)))
+
+
 class GeoCoModel(DrawnModel):
     """GeoCo-SAVi, or another `Model` whose slots have positions and scales that they are drawn at.
 
@@ -143,6 +168,7 @@ class StaitusModel(GeoCoModel):
 # and no scales: moving, resizing and the larger canvas mean nothing to it, and are not offered.
 ADAPTERS: dict[str, Callable[[Any, bool | None], SlotModel]] = {
     "geoco": GeoCoModel,
+    "slotaug": SlotAugModel,
     "statm": DrawnModel,
     "staitus": StaitusModel,
 }

@@ -32,10 +32,9 @@ from geoco.reporting.cells import TextTable, format_number, look_up
 from geoco.reporting.formats import format_latex, format_markdown
 from geoco.reporting.paper import Cells
 from geoco.reporting.paper_rows import covers_videos
-from geoco.reporting.results import as_values, read_results, write_table
+from geoco.reporting.results import OWN, as_values, read_results, write_table
 
 NAME = "comparison"
-_OWN = ("model", "checksum of the model", "slots")  # what may differ between populations
 
 # What is compared edit by edit: the column, the record, and what it is multiplied by.
 _MEASURES = (
@@ -294,7 +293,7 @@ def _check_population(folders: Sequence[Path], tables: Sequence[str]) -> dict[st
 
 def _read_population(folder: Path, table: str) -> dict[str, Any]:
     about, _ = read_results(folder, [table])
-    return {key: value for key, value in about.items() if key not in _OWN}
+    return {key: value for key, value in about.items() if key not in OWN}
 
 
 def _tell_apart(names: Sequence[str]) -> list[str]:

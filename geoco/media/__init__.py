@@ -26,23 +26,36 @@ from geoco.media.videos import (
     iterate_video,
     read_video,
 )
-from geoco.media.writing import encode_png, save_frames
+from geoco.media.writing import (
+    FASTEST,
+    SLOWEST,
+    check_rate,
+    check_target,
+    encode_animated_png,
+    encode_png,
+    save_frames,
+)
 
 __all__ = [
     "ANIMATIONS",
     "ANY_LENGTH",
     "DAMAGE",
+    "FASTEST",
     "IMAGES",
     "LIMITS",
+    "SLOWEST",
     "VIDEOS",
     "Limits",
     "Picture",
     "Pictures",
     "TooLargeError",
     "center_box",
+    "check_rate",
+    "check_target",
     "decode_image",
     "decode_video",
     "decode_video_bytes",
+    "encode_animated_png",
     "encode_png",
     "find_images",
     "fit_frame",

@@ -79,7 +79,7 @@ def decode_video(
         _check_whole(path)
         if path.suffix.lower() == ".gif":
             _check_gif(path, limits)
-        with av.open(str(path.absolute())) as container:
+        with av.open(str(path.absolute()), metadata_errors="replace") as container:
             timed = _decode_timed(container, limits)
             every = (frame for _, frame in timed if frame is not None)
             chosen = every if frame_rate is None else _choose_nearest(timed, frame_rate)
@@ -107,7 +107,7 @@ def decode_video_bytes(
         if kind == "gif":
             _check_end_of_gif(data[-64:])
             _check_gif(data, limits)
-        with av.open(io.BytesIO(data), format=kind) as container:
+        with av.open(io.BytesIO(data), format=kind, metadata_errors="replace") as container:
             timed = count_time(_decode_timed(container, limits), limits)
             frames = []
             for number, (_, frame) in enumerate(timed, 1):

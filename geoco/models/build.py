@@ -9,10 +9,16 @@ from typing import Any
 from geoco.errors import GeocoError
 from geoco.models.geoco import GeoCo
 from geoco.models.interface import Model
+from geoco.models.slotaug import SlotAug
 from geoco.models.staitus import Staitus
 from geoco.models.statm import Statm
 
-MODELS: dict[str, type[Model]] = {"geoco": GeoCo, "statm": Statm, "staitus": Staitus}
+MODELS: dict[str, type[Model]] = {
+    "geoco": GeoCo,
+    "slotaug": SlotAug,
+    "statm": Statm,
+    "staitus": Staitus,
+}
 
 
 def build(settings: Any, pretrained: bool = True) -> Model:

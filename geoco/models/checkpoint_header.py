@@ -50,8 +50,8 @@ def parse_header(text: str, where: str, kind: Kind) -> dict[str, Any]:
         )
     if isinstance(header["format"], int) and header["format"] != FORMAT:
         raise GeocoError(
-            f"{where}: a checkpoint of format {header['format']:d}, but this version of geoco-savi "
-            f"reads format {FORMAT}: install the version that wrote it"
+            f"{where}: a checkpoint of format {str(header['format'])[:20]}, but this version of "
+            f"geoco-savi reads format {FORMAT}: install the version that wrote it"
         )
     other = next((name for name in HEADERS if name != kind), None)
     if header.get("kind") == other:

@@ -1,13 +1,24 @@
 """Files of the Hugging Face Hub, by name."""
 
+import re
 from pathlib import Path
 
 from geoco.errors import GeocoError
 
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
 
 def is_hub_name(name: str | Path) -> bool:
-    """Whether a name has the form of a repository's, user/name."""
-    return isinstance(name, str) and name.count("/") == 1 and not name.startswith((".", "/", "~"))
+    """Whether a name is that of a repository, user/name, and not a path that was mistyped.
+
+    A folder of the user's name says that a path was meant, and so does the ending of a file.
+    """
+    return (
+        isinstance(name, str)
+        and _REPOSITORY.fullmatch(name) is not None
+        and not name.endswith((".safetensors", ".yaml", ".json"))
+        and not Path(name).parent.exists()
+    )
 
 
 def fetch_from_hub(name: str, file: str) -> Path:

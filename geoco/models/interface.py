@@ -86,6 +86,14 @@ class Model(nn.Module, ABC):
 
     # -- what most models need not change ----------------------------------------------------------
 
+    def decode_edited(self, slots: Slots, bound: Slots) -> Fields:
+        """Slots under an edit, each decoded by itself; `bound` is what they were before it.
+
+        Appearance, position and scale are simply set, unless a model has another way of moving and
+        resizing.
+        """
+        return self.decode_slots(slots)
+
     @property
     def carries_slots(self) -> bool:
         """Whether it was made to carry slots from frame to frame, whatever it was trained on."""

@@ -1,6 +1,8 @@
 """Models by name: shipped weights, a run, a file of weights, or a repository of the Hub."""
 
 import math
+import os
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,7 @@ from geoco.models.stored import build_stored
 # Beside the package in a checkout, inside it when installed from a wheel.
 _PACKAGE = Path(__file__).parents[1]
 _SHIPPED = (_PACKAGE.parent / "weights", _PACKAGE / "weights")
+Device = str | torch.device
 TRAINED_SCALES = "trained scales"  # in the header of weights: "low high"
 
 
@@ -38,9 +41,13 @@ class LoadedModel:
 
 def list_shipped() -> dict[str, Path]:
     """The weights that come with the package, by name."""
+    return _list_models(_SHIPPED)
+
+
+def _list_models(folders: Iterable[Path]) -> dict[str, Path]:
     return {
         file.parent.name.removesuffix(REPLACED): file
-        for folder in _SHIPPED
+        for folder in folders
         for file in sorted(folder.glob(f"*/{checkpoints.WEIGHTS}"))
         if file.parent.suffix != PARTIAL and not _has_successor(file.parent)
     }
@@ -51,23 +58,42 @@ def _has_successor(folder: Path) -> bool:
     return folder.suffix == REPLACED and folder.with_suffix("").exists()
 
 
-def from_pretrained(name: str | Path, device: str = "cpu") -> Model:
+def list_published() -> dict[str, Path]:
+    """What the user published, by name: in the folder GEOCO_HOME, and here."""
+    home = os.environ.get("GEOCO_HOME")
+    folders = (Path("weights"), *([Path(home).expanduser() / "weights"] if home else []))
+    return _list_models(folders)
+
+
+def find_device(device: Device) -> torch.device:
+    """A device that works here; there is no other in its place."""
+    try:
+        place = torch.device(device)
+        torch.zeros(1, device=place).item()
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError):
+        raise GeocoError(
+            f"device '{device}': PyTorch finds none here: expected cpu, or cuda, cuda:1 or mps on "
+            "a machine that has it"
+        ) from None
+    return place
+
+
+def from_pretrained(name: str | Path, device: Device = "cpu") -> Model:
     """The model alone, ready to be used: what `load` finds under this name."""
     return load(name, device).model
 
 
-def load(name: str | Path, device: str = "cpu", fetch: bool = True) -> LoadedModel:
+def load(name: str | Path, device: Device = "cpu", fetch: bool = True) -> LoadedModel:
     """Build a model and give it its weights. Nothing is unpickled.
 
     Without `fetch` the Hub is not asked: for a name that comes from elsewhere than the user.
     """
-    if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
-        raise GeocoError(f"device '{device}': expected cpu, or cuda where PyTorch finds one")
+    place = find_device(device)
     weights = checkpoints.read_weights(find_weights(name, fetch))
     model = build_stored(weights, str(name))
     return LoadedModel(
         str(name),
-        model.to(device).eval(),
+        model.to(place).eval(),
         weights.config,
         weights.step,
         _read_trained_scales(weights),
@@ -77,7 +103,7 @@ def load(name: str | Path, device: str = "cpu", fetch: bool = True) -> LoadedMod
 
 def find_weights(name: str | Path, fetch: bool = True) -> Path:
     """Where the weights of a name are; those of the Hub are fetched."""
-    known = list_shipped()
+    known = {**list_published(), **list_shipped()}
     if str(name) in known:
         return known[str(name)]
     path = Path(name).expanduser()
@@ -89,7 +115,7 @@ def find_weights(name: str | Path, fetch: bool = True) -> Path:
     if is_hub_name(name) and fetch:
         return fetch_from_hub(str(name), checkpoints.WEIGHTS)
     raise GeocoError(
-        f"{name}: there is no such model: give a run, a file of weights"
+        f"{name}: there is no such model: give a run, a file of weights, user/name of the Hub"
         + (f", or one of {', '.join(known)}" if known else "")
     )
 

@@ -112,6 +112,13 @@ class FilmQuality:
     worst: Quality
     worst_frame: int
 
+    @classmethod
+    def from_psnr(cls, psnr: Sequence[float], reference: QualityReference | None) -> "FilmQuality":
+        """Of the PSNR of all frames."""
+        order = sorted(range(len(psnr)), key=psnr.__getitem__)
+        worst, median = order[0], order[(len(order) - 1) // 2]
+        return cls(Quality(psnr[median], reference), Quality(psnr[worst], reference), worst)
+
     @property
     def is_known(self) -> bool | None:
         """Decided by the median frame: a single one may be blurred, or cut off by an edge."""

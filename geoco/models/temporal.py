@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from geoco import geometry
 from geoco.models.slots import LARGEST_SCALE, SMALLEST_SCALE, Slots
 
 
@@ -56,34 +57,94 @@ class AppearancePredictor(TimeSlotLayer):
 
 
 class TemporalInitializer(TimeSlotLayer):
-    """The next start of slots with position and scale: where they are, and a learned correction."""
+    """The next start of slots with position and scale: where they are, and a learned correction.
 
-    def __init__(self, dim: int = 64, width: int = 128, heads: int = 4, hidden: int = 512) -> None:
+    With `token_dim`, ours after RandSF.Q, each slot also looks at the tokens of the next frame and
+    where they are, before it is bound to them.
+    """
+
+    def __init__(
+        self,
+        dim: int = 64,
+        width: int = 128,
+        heads: int = 4,
+        hidden: int = 512,
+        token_dim: int | None = None,
+    ) -> None:
         super().__init__(width, heads, hidden)
         self.dim = dim
+        self.ahead: Ahead | None = None if token_dim is None else Ahead(token_dim, width, heads)
         self.embed = nn.Linear(dim + 3, width)
         self.residual = nn.Linear(width, dim + 3)
         nn.init.zeros_(self.residual.weight)
         nn.init.zeros_(self.residual.bias)
 
-    def forward(self, history: Sequence[Slots]) -> Slots:
+    def forward(
+        self,
+        history: Sequence[Slots],
+        tokens: Float[Tensor, "batch token token_dim"] | None = None,
+    ) -> Slots:
         """The next start by Eq. (temporal-initializer); the last of `history` is the latest state.
 
         No gradient flows back in time, neither through what is looked at nor through what is added
-        to: the next frame's losses teach this module and what follows it.
+        to: the next frame's losses teach this module and what follows it. `tokens` are the next
+        frame's, where they are looked at; nor do they learn from it.
         """
         states = [slots.detach() for slots in history]
         last = states[-1]
         # A few slots only, so that full precision costs nothing and coordinates are never rounded.
         with torch.autocast(last.scale.device.type, enabled=False):
             flat = torch.stack([_flatten_state(slots) for slots in states], 2)
-            change = self.residual(self.look_around(self.embed(flat.to(self.embed.weight.dtype))))
+            embedded = self.embed(flat.to(self.embed.weight.dtype))
+            seen = self.look_around(embedded)
+            if self.ahead is not None:
+                assert tokens is not None
+                seen = self.ahead(seen, tokens.detach())
+            change = self.residual(seen)
             appearance, position, scale = change.split((self.dim, 2, 1), -1)
             return Slots(
                 last.appearance + appearance,
                 (last.position + position).clamp(-1, 1),
                 (last.scale * scale[..., 0].exp()).clamp(SMALLEST_SCALE, LARGEST_SCALE),
             )
+
+
+class Ahead(nn.Module):
+    """What slots make of the tokens of the next frame; tokens say where they are."""
+
+    def __init__(self, token_dim: int, width: int, heads: int) -> None:
+        super().__init__()
+        self.token_norm = nn.LayerNorm(token_dim)
+        self.read = nn.Linear(token_dim, width)
+        self.place = nn.Linear(2, width)
+        self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(
+        self,
+        slots: Float[Tensor, "batch slot width"],
+        tokens: Float[Tensor, "batch token token_dim"],
+    ) -> Float[Tensor, "batch slot width"]:
+        side, kind = round(tokens.shape[1] ** 0.5), slots.dtype
+        points = geometry.build_grid(side, side, dtype=kind, device=slots.device).flatten(0, 1)
+        there = self.read(self.token_norm(tokens.to(kind))) + self.place(points)
+        found, _ = self.attention(slots, there, there, need_weights=False)
+        result: Tensor = self.norm(slots + found)
+        return result
+
+
+def bring_forward(history: Sequence[Slots], choice: Float[Tensor, " batch"]) -> list[Slots]:
+    """The same states, of which each clip's chosen one is now the last, from which it is predicted.
+
+    `choice` is uniform in [0, 1). A history is a set: where the last one goes does not matter.
+    """
+    states, last = Slots.stack(history, 1), len(history) - 1
+    chosen = (choice * len(history)).long().clamp(max=last)[:, None]
+    place = torch.arange(len(history), device=choice.device)
+    order = torch.where(place == chosen, last, torch.where(place == last, chosen, place))
+    rows = torch.arange(len(choice), device=choice.device)[:, None]
+    swapped = states[rows, order]
+    return [swapped[:, number] for number in range(len(history))]
 
 
 def _flatten_state(slots: Slots) -> Float[Tensor, "batch slot state"]:

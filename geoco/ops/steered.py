@@ -54,7 +54,7 @@ def scale_steered_conv2d(
 
 def choose_backend(x: Tensor) -> Backend:
     """Which backend `auto` takes for a tensor."""
-    names: dict[str, Backend] = {"cpu": "cpu", "cuda": "triton"}
+    names: dict[str, Backend] = {"cpu": "cpu", "mps": "cpu", "cuda": "triton"}
     return names.get(x.device.type, "reference")
 
 
@@ -133,6 +133,7 @@ _library.define(
 )
 
 
+@torch.library.impl(_library, "scale_steered_conv2d", "MPS")
 @torch.library.impl(_library, "scale_steered_conv2d", "CPU")
 def _cpu_forward(
     x: Tensor, weight: Tensor, bias: Tensor | None, dilation: Tensor, relu: bool = False
@@ -140,6 +141,7 @@ def _cpu_forward(
     return cpu.forward(x, weight, bias, dilation, relu)
 
 
+@torch.library.impl(_library, "scale_steered_conv2d_backward", "MPS")
 @torch.library.impl(_library, "scale_steered_conv2d_backward", "CPU")
 def _cpu_backward(
     grad: Tensor, x: Tensor, weight: Tensor, dilation: Tensor, rectified: bool = False

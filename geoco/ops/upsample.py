@@ -36,11 +36,13 @@ _library.define("upsample_bilinear(Tensor field, int height, int width) -> Tenso
 _library.define("upsample_bilinear_backward(Tensor grad, int height, int width) -> Tensor")
 
 
+@torch.library.impl(_library, "upsample_bilinear", "MPS")
 @torch.library.impl(_library, "upsample_bilinear", "CPU")
 def _cpu_forward(field: Tensor, height: int, width: int) -> Tensor:
     return F.interpolate(field, (height, width), mode="bilinear", align_corners=True)
 
 
+@torch.library.impl(_library, "upsample_bilinear_backward", "MPS")
 @torch.library.impl(_library, "upsample_bilinear_backward", "CPU")
 def _cpu_backward(grad: Tensor, height: int, width: int) -> Tensor:
     size = [*grad.shape[:2], height, width]

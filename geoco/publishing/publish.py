@@ -21,7 +21,6 @@ from geoco import config as configuration
 from geoco import evaluation
 from geoco.config import Config, DinoEncoderConfig, SolidsConfig, Split, StoreConfig
 from geoco.data import open_dataset
-from geoco.editing.editor import Editor
 from geoco.errors import GeocoError
 from geoco.evaluation import TABLES, SlotModel, adapter
 from geoco.evaluation.figures import FOLDER as FIGURES
@@ -33,14 +32,15 @@ from geoco.models.reconstruction_quality import FILE as QUALITY
 from geoco.models.stored import build_stored
 from geoco.publishing import model_card, reference_windows
 from geoco.publishing.model_card import Card, MeasuredResults
-from geoco.publishing.quality import measure_quality, write_quality
 from geoco.publishing.reference_windows import FirstWindows
 from geoco.reporting.results import read_results
 from geoco.training import selector_fit
+from geoco.training.quality import measure_quality
 
 CARD, CONFIG, FIRST = "README.md", "config.yaml", reference_windows.FILE
 TRAINING_WINDOWS = 64  # that the scales of objects are read from
 PERCENTILES = (1.0, 99.0)
+QUALITY_FRAMES = 300  # of the validation split, or all where there are fewer
 PSNR_TOLERANCE = 0.05  # dB, of each window
 PIXEL_TOLERANCE = 0.005  # share of the pixels of all windows
 PLACES = ("data.path", "data.source.path", "model.encoder.weights")  # what says where files are
@@ -109,8 +109,13 @@ def publish(
     first = FirstWindows.from_dataset(open_dataset(config.data, "val"), windows)
     factual = first.evaluate(ours, lambda *news: progress("first windows", *news))
     scales = measure_trained_scales(ours, config, lambda *news: progress("training windows", *news))
-    editor = Editor(pretrained.LoadedModel(name, model, config, weights.step, scales))
-    quality = measure_quality(editor, config, progress=lambda *news: progress("quality", *news))
+    quality = measure_quality(
+        model,
+        config,
+        QUALITY_FRAMES,
+        f"{model_card.name_dataset(config) or 'own videos'}, validation split",
+        lambda *news: progress("validation frames", *news),
+    )
     card = Card(
         name,
         shared,
@@ -132,7 +137,7 @@ def publish(
         file = folder / checkpoints.WEIGHTS
         checkpoints.write_weights(file, weights.step, shared, weights.tensors, extra)
         write_through(folder / FIRST, reference_windows.encode_file(first, factual))
-        write_quality(folder / QUALITY, quality)
+        write_through(folder / QUALITY, quality.to_json().encode())
         write_through(folder / CONFIG, shared.to_yaml().encode())
         write_through(folder / CARD, card.to_markdown().encode())
         for title, picture in (measured.figures if measured else {}).items():

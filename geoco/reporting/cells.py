@@ -24,6 +24,7 @@ class TextTable:
     rows: tuple[Cells, ...]
     caption: str
     paper: PaperTable | None = None
+    best: frozenset[tuple[int, int]] = frozenset()  # row and column of cells that are marked
 
     @property
     def printed(self) -> tuple[Cells, ...]:

@@ -34,6 +34,10 @@ SYMBOLS = {
     "N_scl": r"N_{\rm scl}",
     "N_app": r"N_{\rm app}",
     "N_F1": r"N_{\rm F1}",
+    "PSNR_pos": r"\mathrm{PSNR}_{\rm pos}",
+    "PSNR_scl": r"\mathrm{PSNR}_{\rm scl}",
+    "PSNR_app": r"\mathrm{PSNR}_{\rm app}",
+    **{f"L_{term}": rf"\mathcal{{L}}_{{\rm {term}}}" for term in ("ov", "pos", "geo", "tail")},
     "N": "N",
     "β_r": r"\beta_r",
     "β_A": r"\beta_A",
@@ -120,7 +124,7 @@ def _explain_rows(tables: Sequence[TextTable]) -> str:
 
 
 def _format_markdown_rows(table: TextTable) -> str:
-    ours = [_emphasize(row, "**{}**") if table.printed else row for row in table.rows]
+    ours = _mark_cells(table, table.rows, "**{}**")
     rule = ["---"] + ["---:"] * (len(table.columns) - 1)
     lines = [table.columns, *table.printed, *ours]
     head, *rows = [[cell.replace("|", "\\|") for cell in line] for line in lines]
@@ -129,8 +133,7 @@ def _format_markdown_rows(table: TextTable) -> str:
 
 def _format_latex_table(table: TextTable) -> str:
     printed, ours = (_format_latex_rows(rows) for rows in (table.printed, table.rows))
-    if printed:
-        ours = [_emphasize(row, r"\textbf{{{}}}") for row in ours]
+    ours = _mark_cells(table, ours, r"\textbf{{{}}}")
     numbers = len(table.columns) - 1
     tabular = [
         f"\\begin{{tabular}}{{l{'r' * numbers}}}",
@@ -187,9 +190,20 @@ def _format_latex_rows(rows: tuple[Cells, ...]) -> list[Cells]:
     return [tuple(format_latex_text(cell) for cell in row) for row in rows]
 
 
-def _emphasize(row: Cells, form: str) -> Cells:
-    """The label of a row of ours; the row of its intervals has none."""
-    return (form.format(row[0]) if row[0] else "", *row[1:])
+def _mark_cells(table: TextTable, rows: Sequence[Cells], form: str) -> list[Cells]:
+    """The best cells; and labels of our rows, where the paper's stand above them."""
+
+    def is_marked(row: int, column: int, cell: str) -> bool:
+        label = column == 0 and bool(table.printed) and bool(cell)
+        return label or (row, column) in table.best
+
+    return [
+        tuple(
+            form.format(cell) if is_marked(row, column, cell) else cell
+            for column, cell in enumerate(cells)
+        )
+        for row, cells in enumerate(rows)
+    ]
 
 
 def _join_cells(cells: Sequence[str]) -> str:

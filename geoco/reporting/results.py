@@ -14,6 +14,7 @@ from geoco.errors import GeocoError
 from geoco.files import parse_json, write_whole
 
 FORMAT = 2
+OWN = ("model", "checksum of the model", "slots")  # what may differ between populations
 
 Values = Mapping[str, Any]
 

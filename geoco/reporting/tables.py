@@ -19,11 +19,11 @@ from geoco.reporting.cells import (
     look_up,
     multiply,
 )
+from geoco.reporting.measures import count_digits, read_measure
 from geoco.reporting.paper import Cells
 from geoco.reporting.results import Values
 
 SCOPES = ("all", "interior")
-MAIN_SCALE = 0.2
 
 Builder = Callable[[str, Values], TextTable | None]  # from our row's name and a result's values
 
@@ -39,19 +39,7 @@ def build_main_tables(name: str, results: Mapping[str, Values]) -> list[TextTabl
 
 
 def build_main_factual(name: str, results: Mapping[str, Values]) -> TextTable:
-    factual, stability = results.get("factual", {}), results.get("stability", {})
-    spreads = stability.get("spreads", ())
-    spread: Values = next((each for each in spreads if each["scale"] == MAIN_SCALE), {})
-    errors = look_up(factual, "reference_errors")
-    cells = (
-        format_number(factual.get("psnr"), 3),
-        format_number(look_up(factual, "position_error", "value"), 4),
-        format_number(look_up(errors, "position_to_reference", "value"), 4),
-        format_number(look_up(errors, "decoded_to_reference", "value"), 4),
-        format_number(look_up(factual, "attention_overlap", "value"), 4),
-        format_number(look_up(spread, "radius", "deviation"), 4),
-        format_number(look_up(spread, "coverage", "deviation"), 4),
-    )
+    cells = _read_cells(paper.MAIN_FACTUAL.columns, results)
     caption = (
         "PSNR is the mean over initialisations in dB. E_p→ĉ is over all valid objects, the other "
         "two errors over reference objects. Spreads fix s = 0.2."
@@ -61,20 +49,19 @@ def build_main_factual(name: str, results: Mapping[str, Values]) -> TextTable:
 
 
 def build_main_editing(name: str, results: Mapping[str, Values]) -> TextTable:
-    everywhere, inside = (look_up(results, "editing", scope) for scope in SCOPES)
-    cells = (
-        *(format_number(look_up(everywhere, kind, "f1", "estimate"), 2) for kind in KINDS),
-        format_number(look_up(inside, "position", "error", "value"), 4),
-        format_number(look_up(inside, "curves", "radius", "value"), 4),
-        format_number(look_up(inside, "curves", "coverage", "value"), 4),
-        format_number(look_up(inside, "transplant", "error", "value"), 4),
-    )
+    cells = _read_cells(paper.MAIN_EDITING.columns, results)
     caption = (
         "F1 is in percent over all valid edits; E_Δp (a fraction of the diagonal), slopes and "
         "D_app (grid L2) are over interior objects."
     )
     rows = [(label_measured(name), *cells)]
     return add_rows(paper.MAIN_EDITING, "Counterfactual editing capability", rows, caption)
+
+
+def _read_cells(columns: Cells, results: Mapping[str, Values]) -> Cells:
+    return tuple(
+        format_number(read_measure(results, column), count_digits(column)) for column in columns[1:]
+    )
 
 
 def build_reconstruction(name: str, values: Values) -> TextTable:

@@ -20,8 +20,8 @@ from geoco.reporting.cells import (
     look_up,
     multiply,
 )
+from geoco.reporting.measures import MAIN_SCALE
 from geoco.reporting.results import Values
-from geoco.reporting.tables import MAIN_SCALE
 from geoco.reporting.tables_matched import list_counts
 
 UNSUPPORTED = "N/A"

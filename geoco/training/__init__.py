@@ -5,11 +5,13 @@
 
 from geoco.training.geoco_objective import GeoCoObjective
 from geoco.training.objective import Objective
+from geoco.training.slotaug_objective import SlotAugObjective
 from geoco.training.staitus_objective import StaitusObjective
 from geoco.training.statm_objective import StatmObjective
 
 objectives: dict[str, type[Objective]] = {
     "geoco": GeoCoObjective,
+    "slotaug": SlotAugObjective,
     "statm": StatmObjective,
     "staitus": StaitusObjective,
 }

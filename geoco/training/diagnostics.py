@@ -13,6 +13,7 @@ from geoco.data import ClipBatch
 from geoco.metrics import rgb
 from geoco.models import compositing
 from geoco.models.interface import Model, Reconstruction
+from geoco.models.slots import Binding, Slots
 from geoco.training.curriculum import TERMS, Plan
 from geoco.training.objective import Draws
 from geoco.training.step import Stepper
@@ -54,7 +55,7 @@ def draw_scenes(
     labels = numbers.masked_fill(numbers == background[..., None, None] + 1, 0)
     columns = [
         *(_split_pictures(image) for image in (video, scene.image)),
-        *(_split_pictures(model.decode(replace(binding, slots=edit)).image) for edit in edits),
+        *(_split_pictures(_draw_edited(model, binding, edit)) for edit in edits),
     ]
     masks = [
         drawing.overlay_masks(frame, label.cpu().numpy().astype(np.uint8), zoom)
@@ -108,6 +109,12 @@ def measure_psnr(
         image = model.decode(model.bind(frames, start)).image
         values.append(rgb.psnr(image, frames).flatten())
     return float(torch.cat(values).mean())
+
+
+def _draw_edited(model: Model, binding: Binding, slots: Slots) -> Tensor:
+    """Pictures of edited slots, in the way in which the model obeys."""
+    fields = model.refine(model.decode_edited(slots, binding.slots), binding.attention)
+    return Reconstruction(replace(binding, slots=slots), fields).image
 
 
 def _find_largest_slot(scene: Reconstruction) -> Int64[Tensor, " batch"]:

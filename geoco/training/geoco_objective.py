@@ -19,6 +19,7 @@ from geoco.config.training import CenterPenalty, SelectorTrainingConfig, TrainCo
 from geoco.geometry import Moments, compute_moments
 from geoco.models import compositing, slot_quality
 from geoco.models.decoders import Fields
+from geoco.models.feature_head import FeatureHead
 from geoco.models.interface import Model, Reconstruction
 from geoco.models.selector import Domain, Selector, find_domain
 from geoco.training import losses, selector_teacher
@@ -35,14 +36,25 @@ class GeoCoLosses(Losses):
     """Losses of a batch, with the sums that have different backward passes."""
 
     live: Float[Tensor, ""]  # reaches everything
+    extra: Float[Tensor, ""] | None  # so does this, whose weight no curriculum knows
     gated: Float[Tensor, ""] | None  # must not reach positions and scales
     selector: Float[Tensor, ""] | None  # reaches the selector alone
     scene: Reconstruction
     model: Model
 
     def backward(self) -> None:
+        self._backward(self.live if self.extra is None else self.live + self.extra)
+
+    def backward_alone(self, name: str, weight: float) -> None:
+        """By the same passes, if the losses were computed with the weight of this one alone."""
+        if name in TERMS:
+            self._backward(self.live)
+        else:
+            super().backward_alone(name, weight)
+
+    def _backward(self, live: Tensor) -> None:
         decoder_parameters = self.model.decoder_parameters()
-        tensors, gradients = [self.live], [torch.ones_like(self.live)]
+        tensors, gradients = [live], [torch.ones_like(live)]
         if self.gated is not None:
             appearance = self.scene.binding.slots.appearance
             for_appearance, *for_decoder = torch.autograd.grad(
@@ -65,19 +77,18 @@ class GeoCoLosses(Losses):
             for parameter, gradient in zip(selector_parameters, for_selector, strict=True):
                 add_gradient(parameter, gradient)
 
-    def backward_alone(self, name: str, weight: float) -> None:
-        """By the same passes: the losses were computed with the weight of this one alone."""
-        self.backward()
-
 
 class GeoCoObjective(Objective):
-    """The six terms of the paper, one of ours, and the selector's own loss."""
+    """The six terms of the paper, two of ours, and the selector's own loss."""
 
-    terms = TERMS
+    terms: tuple[str, ...] = TERMS
     separate = ("selector",)
 
     def __init__(self, model: Model, settings: TrainConfig, compiled: bool = False) -> None:
         super().__init__(model, settings, compiled)
+        self.feature_head: FeatureHead | None = getattr(model, "feature_head", None)
+        if self.feature_head is not None:
+            self.terms = (*self.terms, "feat")
 
         def maybe_compile(function: Function) -> Function:
             return cast(Function, torch.compile(function, dynamic=False)) if compiled else function
@@ -102,7 +113,9 @@ class GeoCoObjective(Objective):
         features: Float[Tensor, "batch time token channel"] | None = None,
     ) -> GeoCoLosses:
         model, settings = self.model, self.settings
-        binding = model.bind(video, draws.positions, mode.temporal, features)
+        random_pairs = settings.temporal.random_pairs and mode.temporal
+        chosen = {"earlier": draws.earlier} if random_pairs else {}
+        binding = model.bind(video, draws.positions, mode.temporal, features, **chosen)
         fields = model.decode_slots(binding.slots)
         logits, selector = self._apply_selector(video, Reconstruction(binding, fields), mode)
         scene = Reconstruction(binding, fields.with_logits(logits))
@@ -166,16 +179,29 @@ class GeoCoObjective(Objective):
             values["tail"] = 0.5 * (halves[0] + halves[1])
         if gated is not None and not settings.separate_pass:
             live, gated = live + gated, None
+        extra = None
+        if self.feature_head is not None:
+            values["feat"] = self._compute_feat(self.feature_head, scene, video, features)
+            extra = self.feature_head.settings.weight * values["feat"]
         values["selector"] = zero if selector is None else selector
         return GeoCoLosses(
             by_name=values,
-            total=live.detach() + (zero if gated is None else gated.detach()),
+            total=sum(part.detach() for part in (gated, extra) if part is not None) + live.detach(),
             live=live,
+            extra=extra,
             gated=gated,
             selector=selector,
             scene=scene,
             model=model,
         )
+
+    def _compute_feat(
+        self, head: FeatureHead, scene: Reconstruction, video: Tensor, features: Tensor | None
+    ) -> Tensor:
+        if features is None:
+            features = self.model.compute_features(video.flatten(0, 1))
+            features = features.unflatten(0, video.shape[:2])
+        return losses.feat(head(scene.binding.slots, scene.alpha), features, sum_over_ranks)
 
     def _apply_selector(
         self, video: Tensor, raw: Reconstruction, mode: Mode

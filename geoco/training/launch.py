@@ -20,6 +20,7 @@ from geoco.models.build import build
 from geoco.ops.steered import choose_backend
 from geoco.training.curriculum import Curriculum
 from geoco.training.metrics_log import read_metrics
+from geoco.training.quality import write_run_quality
 from geoco.training.run_folder import Run
 from geoco.training.step import find_objective
 from geoco.training.trainer import Trainer
@@ -66,6 +67,8 @@ def start_training(
             f"{folder}: cannot write this run: {error.strerror}: once that is solved, "
             f"geoco train --resume {folder} goes on"
         ) from None
+    if finished and fabric.is_global_zero:
+        write_run_quality(folder)
     if finished:
         trainer.report.say(f"finished: {folder}{_describe_scores(run)}")
         trainer.report.say(f"next: geoco serve {folder}, or geoco eval {folder} --windows 100")

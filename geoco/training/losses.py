@@ -136,6 +136,18 @@ def tail(
     return weighted_mean(penalty, weight, sum_counts)
 
 
+def feat(
+    predicted: Float[Tensor, "batch time token channel"],
+    features: Float[Tensor, "batch time token channel"],
+    sum_counts: Sum = sum_locally,
+) -> Float[Tensor, ""]:
+    """Squared error of a frozen encoder's features, each token's at mean zero and variance one."""
+    wide = features if features.dtype == torch.float64 else features.float()
+    target = F.layer_norm(wide, wide.shape[-1:]).detach()
+    square = (predicted.to(target.dtype) - target).square()
+    return weighted_mean(square, torch.ones_like(square), sum_counts)
+
+
 def own(
     rgb: Float[Tensor, "*batch slot 3 height width"],
     alpha: Float[Tensor, "*batch slot height width"],

@@ -26,13 +26,19 @@ class Draws:
     order: Float[Tensor, "batch time slot"]  # of recipients
     choice: Float[Tensor, "batch time"]  # of donors
     mirror: Float[Tensor, " batch"]  # below a half, a clip may be mirrored
+    command: Float[Tensor, "batch 3"]  # of models that are told what to do: which, and how much
+    earlier: Float[Tensor, "batch time"]  # from which frame before a frame's start is predicted
 
     @staticmethod
     def sample(generator: torch.Generator, batch: int, time: int, slots: int) -> "Draws":
         positions = draw_positions(batch, slots, generator)
         order = torch.rand(batch, time, slots, generator=generator)
         choice = torch.rand(batch, time, generator=generator)
-        return Draws(positions, order, choice, torch.rand(batch, generator=generator))
+        mirror = torch.rand(batch, generator=generator)
+        # What was added later is drawn later, so that all before it stay what they were.
+        command = torch.rand(batch, 3, generator=generator)
+        earlier = torch.rand(batch, time, generator=generator)
+        return Draws(positions, order, choice, mirror, command, earlier)
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,8 @@ _README = """\
 - `tensorboard/`: the same for `tensorboard --logdir .`
 - `pictures/`: what the model saw and drew on the way.
 - `checkpoints/`: a folder per saved step with `weights.safetensors`, all that is needed to use the
-  model, and `state.safetensors`, what else is needed to go on. `best.json` names the best one.
+  model, and `state.safetensors`, what else is needed to go on. `best.json` names the best one. The
+  last one has `quality.json`, how well the model redraws validation frames.
 
 To go on with it: `geoco train --resume RUN`, where RUN is this folder.
 """

@@ -84,6 +84,8 @@ def refit_selector(
             )
     weights = checkpoints.read_weights(run)
     settings = config.override(weights.config, given) if given else weights.config
+    if settings.model.kind != "geoco":
+        raise GeocoError(f"{run}: a model of the kind '{settings.model.kind}' has no selector")
     if not settings.model.selector.enabled:
         raise GeocoError(f"{run}: has no selector: add model.selector.enabled=true to fit one")
     model = load_with_new_selector(settings, weights.tensors, str(run))

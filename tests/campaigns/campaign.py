@@ -11,7 +11,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -100,7 +100,7 @@ def run_case(case: Case, draw: random.Random) -> tuple[str, str]:
         return "hang", str(error)
     except MemoryError as error:
         return "memory", str(error)
-    except Exception as error:  # noqa: BLE001 - whatever a user would see as a traceback
+    except Exception as error:  # whatever a user would see as a traceback
         return "traceback", f"{type(error).__name__}: {error!s:.300}"
     return "done", ""
 
@@ -141,10 +141,8 @@ def _limit_time() -> Iterator[None]:
 
 def _start_peak() -> float:
     """MiB of the process now; its peak is counted from here on, where the system can do that."""
-    try:
+    with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        pass
     return _read_peak()
 
 

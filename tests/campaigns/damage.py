@@ -1,5 +1,6 @@
 """How bytes, JSON and YAML go wrong: by accident, and by someone who means it."""
 
+import copy
 import json
 import random
 from typing import Any
@@ -33,11 +34,11 @@ NASTY: tuple[Any, ...] = (
     {"a": {"b": 1}},
 )
 YAML_PIECES = (
-    "&a", "*a", "&b", "*b", "[", "]", "{", "}", ",", ": ", "- ", "\n", "  ", "\t", "? ", "! ", "!!float ",
-    "!!int ", "!!binary ", "!!set ", "!!python/name:os.system ", "<<: *a", "~", ".nan", ".inf",
-    "1e999", "9" * 5000, "0x" + "f" * 500, "1:2:3", "|\n", ">\n", "'", '"', "\\0", "#", "---\n", "...\n",
-    "%YAML 9.9\n", "\0", "\u2028", "base: /dev/zero\n", "base: .\n", "data:\n", "model:\n", "train:\n", "kind: ",
-    "true", "encoder: {width: 1000000}", "[" * 500, "{a: " * 100,
+    "&a", "*a", "&b", "*b", "[", "]", "{", "}", ",", ": ", "- ", "\n", "  ", "\t", "? ", "! ",
+    "!!float ", "!!int ", "!!binary ", "!!set ", "!!python/name:os.system ", "<<: *a", "~", ".nan",
+    ".inf", "1e999", "9" * 5000, "0x" + "f" * 500, "1:2:3", "|\n", ">\n", "'", '"', "\\0", "#",
+    "---\n", "...\n", "%YAML 9.9\n", "\0", "\u2028", "base: /dev/zero\n", "base: .\n", "data:\n",
+    "model:\n", "train:\n", "kind: ", "true", "encoder: {width: 1000000}", "[" * 500, "{a: " * 100,
 )  # fmt: skip
 
 
@@ -74,11 +75,11 @@ def damage_bytes(draw: random.Random, data: bytes) -> bytes:
 
 def damage_json(draw: random.Random, value: Any) -> Any:
     """A copy with one or a few values, keys or lists exchanged."""
-    copy = json.loads(json.dumps(value))
+    changed = json.loads(json.dumps(value))
     for _ in range(draw.choice((1, 1, 2, 4))):
-        holders = list(_walk_holders(copy))
+        holders = list(_walk_holders(changed))
         if not holders:
-            return draw.choice(NASTY)
+            return copy.deepcopy(draw.choice(NASTY))
         holder = draw.choice(holders)
         keys = list(holder) if isinstance(holder, dict) else list(range(len(holder)))
         key = draw.choice(keys)
@@ -86,14 +87,16 @@ def damage_json(draw: random.Random, value: Any) -> Any:
             case 0:
                 del holder[key]
             case 1 if isinstance(holder, dict):
-                holder[draw.choice(("extra", "kind", "k" * 3000, "\0"))] = draw.choice(NASTY)
+                holder[draw.choice(("extra", "kind", "k" * 3000, "\0"))] = copy.deepcopy(
+                    draw.choice(NASTY)
+                )
             case 2 if isinstance(holder, list):
                 holder.extend(holder[: 5000 // max(len(holder), 1)])
             case 3:
                 holder[key] = _nest(draw.choice((3, 50, 500)))
             case _:
-                holder[key] = draw.choice(NASTY)
-    return copy
+                holder[key] = copy.deepcopy(draw.choice(NASTY))
+    return changed
 
 
 def to_text(draw: random.Random, value: Any) -> str:
@@ -120,7 +123,7 @@ def damage_yaml(draw: random.Random, text: str) -> str:
                 name, colon, _ = line.partition(":")
                 lines[number] = f"{name}{colon} {draw.choice(YAML_PIECES)}\n"
             case 2:
-                lines[number] = line * draw.choice((2, 3, 2000))
+                lines[number] = (line * draw.choice((2, 3, 2000)))[:100_000]
             case 3:
                 lines[number] = line[place:] + line[:place]
     return "".join(lines)

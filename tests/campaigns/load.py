@@ -7,6 +7,7 @@ at all frames and close. Meanwhile forty others each send the most of a large up
 
 import contextlib
 import http.client
+import io
 import json
 import random
 import re
@@ -21,11 +22,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
 from geoco.web.settings import MEBIBYTE, Settings
 
 BUSY = (503, 408)
 UNFINISHED, UNFINISHED_BYTES = 40, 31 * MEBIBYTE
 EDITS = 12  # of a session
+LONGEST_WAIT = 10.0  # seconds until a busy server is asked again, if it says nothing sooner
+WARMING = 15.0  # seconds in which the first scenes are opened; edits count from then on
+
+
+def _draw_film() -> bytes:
+    """A GIF of four frames, each a square elsewhere."""
+    frames = [Image.new("RGB", (64, 64), "grey") for _ in range(4)]
+    for number, frame in enumerate(frames):
+        frame.paste((200, 40, 40), (8 + 8 * number, 20, 24 + 8 * number, 36))
+    buffer = io.BytesIO()
+    frames[0].save(buffer, "GIF", save_all=True, append_images=frames[1:])
+    return buffer.getvalue()
+
+
+FILM = _draw_film()
 
 
 @dataclass
@@ -36,6 +54,7 @@ class Load:
     seconds: float
     answers: Counter[str] = field(default_factory=Counter)
     edits: int = 0
+    counts_from: float = 0.0
     slowest: float = 0.0
     before: float = 0.0  # MiB of the server, once it has answered a first edit
     peak: float = 0.0
@@ -54,19 +73,23 @@ def run_load(clients: int, seconds: float, seed: int = 0, unfinished: int = UNFI
     )
     try:
         port = _read_port(process)
-        _Client(port, random.Random(seed), load).work(time.monotonic())  # the first is slow
+        first = _Client(port, random.Random(seed), load)
+        first.work(time.monotonic())  # the first is slow
         load.answers.clear()
         load.edits, load.slowest = 0, 0.0
         load.before = _read_memory(process.pid, "VmRSS")
-        end = time.monotonic() + seconds
+        load.counts_from = time.monotonic() + WARMING
+        end = load.counts_from + seconds
         threads = [
             threading.Thread(
                 target=_Client(port, random.Random(f"{seed} {n}"), load).work, args=(end,)
             )
             for n in range(clients)
         ]
+        session = first._ask("POST", "/api/sessions")["id"] if unfinished else ""
         threads += [
-            threading.Thread(target=_send_half, args=(port, end)) for _ in range(unfinished)
+            threading.Thread(target=_send_half, args=(port, session, end))
+            for _ in range(unfinished)
         ]
         for thread in threads:
             thread.start()
@@ -96,7 +119,8 @@ def run_load(clients: int, seconds: float, seed: int = 0, unfinished: int = UNFI
 def format_load(loads: list[Load]) -> str:
     """The summary, as Markdown."""
     rows = [
-        "| Clients | answers | busy | other | edits a second | slowest | memory before | at most | end |",
+        "| Clients | answers | busy | other | edits a second | slowest | memory before | at most "
+        "| end |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for one in loads:
@@ -119,7 +143,7 @@ class _Client:
         self.end = end
         once = end - time.monotonic() < 1
         while once or time.monotonic() < end:
-            session = self._ask("POST", "/api/sessions", patient=True)
+            session = self._ask("POST", "/api/sessions")
             if session is None:
                 return
             self._edit_scene(f"/api/sessions/{session['id']}", once)
@@ -127,8 +151,10 @@ class _Client:
                 return
 
     def _edit_scene(self, root: str, once: bool) -> None:
-        sample = "scene-1" if once or self.draw.random() < 0.9 else "video-1"
-        state = self._ask("POST", f"{root}/scenes", {"sample": sample}, patient=True)
+        if once or self.draw.random() < 0.9:
+            state = self._ask("POST", f"{root}/scenes", {"sample": "scene-1"})
+        else:
+            state = self._ask("POST", f"{root}/uploads", FILM)
         states = [] if state is None else [state["id"]]
         for _ in range(EDITS if states else 0):
             edit = {"op": "move", "slot": self.draw.randrange(6), "dx": self.draw.randint(-9, 9)}
@@ -139,11 +165,11 @@ class _Client:
                 continue
             answer = self._ask("POST", f"{old}/{kind}", edit)
             if answer is not None and kind == "edits":
-                self.load.edits += time.monotonic() < self.end
+                self.load.edits += self.load.counts_from < time.monotonic() < self.end
                 states.append(answer["id"])
         self._ask("DELETE", root)
 
-    def _ask(self, method: str, path: str, body: Any = None, patient: bool = False) -> Any:
+    def _ask(self, method: str, path: str, body: Any = None) -> Any:
         """The answer, None where there is none; a busy server is asked again, as it says."""
         while True:
             began = time.monotonic()
@@ -164,16 +190,14 @@ class _Client:
             self.load.answers["busy"] += 1
             if status == 503 and "Retry-After" not in headers:
                 self._note("other", "busy, but it does not say until when")
-            if time.monotonic() > self.end > began - 60 and not patient:
-                return None
             if time.monotonic() > self.end + 1:
                 return None
-            time.sleep(min(2.0, float(headers.get("Retry-After", 1))))
+            time.sleep(min(float(headers.get("Retry-After", 1)), LONGEST_WAIT))
 
     def _send(self, method: str, path: str, body: Any) -> tuple[int, Any, str]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         with contextlib.closing(connection):
-            content = None if body is None else json.dumps(body)
+            content = body if body is None or isinstance(body, bytes) else json.dumps(body)
             connection.request(method, path, content, {"Content-Type": "application/json"})
             answer = connection.getresponse()
             return answer.status, answer.headers, answer.read().decode()
@@ -183,23 +207,20 @@ class _Client:
         self.load.failures.append(f"{self.load.clients} clients: {problem}")
 
 
-def _send_half(port: int, end: float) -> None:
-    """Uploads of which the last byte never comes, again and again."""
+def _send_half(port: int, session: str, end: float) -> None:
+    """Uploads of which the last part never comes, again and again."""
     block = b"x" * MEBIBYTE
     while time.monotonic() < end:
-        with contextlib.suppress(OSError, http.client.HTTPException, KeyError, ValueError):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=15)
-            connection.request("POST", "/api/sessions")
-            answer = connection.getresponse()
-            session = json.loads(answer.read()).get("id", "none")
-            connection.close()
-            with socket.create_connection(("127.0.0.1", port), timeout=15) as upload:
-                head = f"POST /api/sessions/{session}/uploads HTTP/1.1\r\nHost: localhost\r\n"
-                upload.sendall(f"{head}Content-Length: {UNFINISHED_BYTES}\r\n\r\n".encode())
-                for _ in range(UNFINISHED_BYTES // MEBIBYTE - 1):
-                    upload.sendall(block)
-                upload.recv(100)
-        time.sleep(0.5)
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection(("127.0.0.1", port), timeout=15) as upload,
+        ):
+            head = f"POST /api/sessions/{session}/uploads HTTP/1.1\r\nHost: localhost\r\n"
+            upload.sendall(f"{head}Content-Length: {UNFINISHED_BYTES}\r\n\r\n".encode())
+            for _ in range(UNFINISHED_BYTES // MEBIBYTE - 1):
+                upload.sendall(block)
+            upload.recv(100)
+        time.sleep(2)
 
 
 def _read_port(process: "subprocess.Popen[str]") -> int:

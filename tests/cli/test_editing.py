@@ -9,10 +9,11 @@ import torch
 from helpers import SMALL_SOLIDS, TINY_MODEL, make_small_solids, make_tiny_model, run_geoco
 from PIL import Image
 
-from geoco import config
+from geoco import config, drawing, media
 from geoco.editing.editor import Editor, Film, Scene
 from geoco.errors import GeocoError
 from geoco.models import checkpoints, pretrained
+from geoco.models.reconstruction_quality import QualityReference
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,11 @@ def test_slots(weights: Path, pictures: Path) -> None:
         assert f" {slot.area} " in done.stdout
     assert "background" in done.stdout
     drawn = np.asarray(Image.open(pictures / "frame-slots.png"))
-    assert np.array_equal(drawn, scene.draw_outlines(zoom=32))
+    # The original beside what the model draws, with outlines.
+    original = scene.source.repeat(32, 0).repeat(32, 1)
+    expected = drawing.compose_sheet([[original, scene.draw_outlines(zoom=32)]])
+    assert np.array_equal(drawn, expected)
+    assert f"PSNR {scene.quality.psnr:.1f} dB; what is usual for this model was not" in done.stdout
 
 
 def test_slots_of_a_video_are_those_of_its_first_frame(weights: Path, pictures: Path) -> None:
@@ -57,7 +62,31 @@ def test_slots_of_a_video_are_those_of_its_first_frame(weights: Path, pictures: 
     assert done.returncode == 0, done.stderr
     film = Editor.load(weights).encode_video(pictures / "film.gif")
     drawn = np.asarray(Image.open(pictures / "film-slots.png"))
-    assert np.array_equal(drawn, film.frame(0).draw_outlines(zoom=32))
+    assert np.array_equal(drawn[4:-4, -516:-4], film.frame(0).draw_outlines(zoom=32))
+
+
+def test_a_picture_of_another_kind_is_said_in_a_sentence(weights: Path, pictures: Path) -> None:
+    reference = QualityReference.from_psnr([90.0, 91.0], "made up")
+    file = weights / "quality.json"
+    file.write_text(reference.to_json())
+    film, out, record = (pictures / name for name in ("film.gif", "out.png", "edits.json"))
+    try:
+        options = ("--model", weights)
+        edit = ("edit", pictures / "frame.png", "--remove", 1, "-o", out, "--record", record)
+        for command in (
+            ("slots", pictures / "frame.png", *options),
+            (*edit, *options),
+            ("replay", record, "-o", out),
+        ):
+            done = run_geoco(*map(str, command))
+            assert done.returncode == 0, done.stderr
+            said = "does not know pictures of this kind (PSNR "
+            assert done.stdout.count(said) == 1
+            assert "no shipped model does: train one on your own pictures" in done.stdout
+        done = run_geoco("edit", film, "--remove", "1", "-o", pictures / "out.gif", *options)
+        assert "does not know videos of this kind" in done.stdout
+    finally:
+        file.unlink()
 
 
 def test_slots_of_a_video_that_is_too_long_to_edit(weights: Path, tmp_path: Path) -> None:
@@ -124,6 +153,32 @@ def test_edit_of_a_video(weights: Path, pictures: Path) -> None:
     assert "scene = scene.move(1, dx=2.0)" in (pictures / "edits.py").read_text()
 
 
+def test_donors_from_videos(weights: Path, pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    editor = Editor.load(weights)
+    film = editor.encode_video(pictures / "film.gif")
+    scene = editor.encode(pictures / "frame.png")
+    first = editor.encode(np.asarray(Image.open(pictures / "film.gif").convert("RGB")))
+    for source, out, expected in (
+        ("frame.png", "out.png", scene.transplant(1, first, 2)),
+        ("film.gif", "out", film.transplant(1, film, 2)),
+    ):
+        done = run_geoco(
+            "edit", source, "--transplant", "1:film.gif#2", "-o", out, "--model", weights,
+            "--record", "e.py", cwd=pictures,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        pixels = expected.images if isinstance(expected, Film) else expected.image[None]
+        read = [media.read_picture(pictures / out)] if out == "out.png" else None
+        shown = np.stack(read) if read else media.read_video(pictures / out)
+        assert np.array_equal(shown, pixels)
+    script = pictures / "e.py"
+    scope: dict[str, object] = {"__file__": str(script)}
+    exec(script.read_text(), scope)
+    again = scope["scene"]
+    assert isinstance(again, Film)
+    assert np.array_equal(again.images, film.transplant(1, film, 2).images)
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [(None, "cannot read this"), (b"{}", "edit list"), (b"\xff\xfe", "cannot read this")],
@@ -146,8 +201,13 @@ def test_bad_edit_lists(weights: Path, tmp_path: Path, content: bytes | None, sa
         (["frame.png", "--resize", "1:big"], "--resize 1:big: expected SLOT:FACTOR"),
         (["frame.png", "--resize", "1:-2"], "greater than 0"),
         (["frame.png", "--transplant", "0:nothing.png#1"], "nothing.png"),
-        (["frame.png", "--transplant", "0:donor.png"], "expected SLOT:PICTURE#SLOT"),
+        (["frame.png", "--transplant", "0:donor.png"], "expected SLOT:FILE#SLOT"),
         (["frame.png"], "nothing to do"),
+        (["frame.png", "--remove", "1", "--record", "e.txt"], "expected a .json or a .py file"),
+        (["frame.png", "--remove", "1", "--record", "text.png/e.py"], "text.png is no folder"),
+        (["frame.png", "--remove", "1", "--seed", "-1"], "seed -1: expected a whole number from 0"),
+        (["frame.png", "--remove", "1", "--seed", "1" + 20 * "0"], "expected a whole number from"),
+        (["film.gif", "--remove", "1"], "a video is saved as .mp4, .gif or a folder"),
         (["nothing.png", "--remove", "1"], "nothing.png: there is no such file"),
         (["text.png", "--remove", "1"], "not an image"),
     ],
@@ -164,7 +224,7 @@ def test_bad_edits(weights: Path, pictures: Path, arguments: list[str], said: st
 def test_unknown_models(pictures: Path) -> None:
     with pytest.raises(GeocoError, match="there is no such model"):
         pretrained.load("nothing-of-that-name")
-    with pytest.raises(GeocoError, match="expected cpu, or cuda"):
+    with pytest.raises(GeocoError, match="PyTorch finds none here: expected cpu, or cuda"):
         pretrained.load("nothing", "tpu")
     with pytest.raises(GeocoError, match="not a safetensors file"):
         pretrained.load(pictures / "frame.png")

@@ -158,8 +158,9 @@ def test_a_video_is_edited(run: Path, tmp_path: Path) -> None:
     assert not np.array_equal(np.stack(film.images), np.stack(expected.images))
 
 
-def test_the_recipe_trains_on_clips_like_movi(tmp_path: Path) -> None:
-    """Two steps, on frames of 32 x 32; the masks of validation clips are larger, and not read."""
+@pytest.mark.parametrize("name", ["geoco-movi-like", "geoco-movi-like-ahead"])
+def test_the_recipe_trains_on_clips_like_movi(tmp_path: Path, name: str) -> None:
+    """Three steps, the last with its temporal part; larger masks of validation are not read."""
     for split, masked in (("train", False), ("val", True)):
         with StoreWriter(tmp_path / "store" / split, 32, 32, {}) as writer:
             for number in range(2):
@@ -167,7 +168,9 @@ def test_the_recipe_trains_on_clips_like_movi(tmp_path: Path) -> None:
                 writer.append(RawVideo(f"clip {number}", frames, masks if masked else None))
             writer.finish()
     changes = [f"data.path={tmp_path / 'store'}", "data.height=32", "data.width=32", *TINY]
-    changes += ["model.decoder.layers=[[32,3]]", "train.budget=0.00002"]
-    settings = config.load(ROOT / "configs" / "geoco-movi-like.yaml", changes)
+    changes += ["model.decoder.layers=[[32,3]]", "train.budget=0.00003"]
+    settings = config.load(ROOT / "configs" / f"{name}.yaml", changes)
     start_training(settings, tmp_path / "run", Machine("cpu"), None, Console(quiet=True))
-    assert len(read_metrics(tmp_path / "run" / "metrics.csv")["rec"]) == 2
+    assert len(read_metrics(tmp_path / "run" / "metrics.csv")["rec"]) == 3
+    tensors = checkpoints.read_weights(tmp_path / "run").tensors
+    assert any(tensor.startswith("temporal.ahead.") for tensor in tensors) == ("ahead" in name)

@@ -14,7 +14,8 @@ from geoco.config import SolidsConfig, StoreConfig, WindowConfig
 from geoco.errors import GeocoError
 
 ROOT = Path(__file__).parents[2]
-SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
+SHIPPED = sorted((ROOT / "configs").rglob("*.yaml"))
+KINDS = ", ".join(map(repr, config.MODEL_KINDS))
 WEIGHTS = sorted(path for path in (ROOT / "weights").iterdir() if path.is_dir())
 
 
@@ -138,12 +139,13 @@ BAD_OVERRIDES = {
     ),
     "kind like another": (
         "model.kind=geoko",
-        "expected one of 'geoco', 'statm', 'staitus', got 'geoko'; did you mean 'geoco'?",
+        f"model.kind: expected one of {KINDS}, got 'geoko'; did you mean 'geoco'?",
     ),
-    "kind of no text": (
-        "model.kind=3",
-        "model.kind: expected one of 'geoco', 'statm', 'staitus', got '3'",
+    "heads that do not fit": (
+        "model={kind: staitus, predictor: {heads: 5}}",
+        "slots.dim 64 cannot be divided among predictor.heads 5",
     ),
+    "kind of no text": ("model.kind=3", f"model.kind: expected one of {KINDS}, got '3'"),
     "model is no mapping": ("model=3", "model: input should be an object, got 3"),
     "nested in the model": (
         "model.slots.cuont=9",
@@ -282,7 +284,7 @@ def test_others_can_add_kinds_of_models(monkeypatch: pytest.MonkeyPatch, tmp_pat
         "model.wdiths=[4]": "model.wdiths: unknown key; did you mean model.widths?",
         "model.widths=[a]": "model.widths.0: input should be a valid integer, got 'a'",
         "model.slots.count=4": "model.slots: unknown key; model has kind, widths",
-        "model.kind=tooy": "'staitus', 'toy', got 'tooy'; did you mean 'toy'?",
+        "model.kind=tooy": f"expected one of {KINDS}, 'toy', got 'tooy'; did you mean 'toy'?",
     }
     for change, message in wrong.items():
         with pytest.raises(GeocoError, match=re.escape(message)):

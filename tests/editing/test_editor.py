@@ -4,6 +4,7 @@ import base64
 import json
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -281,7 +282,7 @@ def fade_slot(scene: Scene, index: int) -> Scene:
     logits = decoded.fields.logits.clone()
     logits[:, index] = -50
     fields = decoded.fields.with_logits(logits)
-    faint = DecodedFrames(decoded.model, decoded.slots, decoded.attention, fields, decoded.present)
+    faint = replace(decoded, fields=fields)
     return Scene(scene.editor, scene.frames, 0, faint)
 
 

@@ -88,7 +88,7 @@ def test_a_list_of_anyone_fetches_nothing(editor: Editor, monkeypatch: pytest.Mo
     monkeypatch.setattr(pretrained, "fetch_from_hub", fetch)
     text = record(editor, model="someone/model")
     for act in (lambda: Scene.replay(text), lambda: Editor.load_recorded(text)):
-        with pytest.raises(GeocoError, match="someone/model: there is no such model.*--model"):
+        with pytest.raises(GeocoError, match=r"someone/model: there is no such model.*--model"):
             act()
     assert asked == []
     with pytest.raises(GeocoError, match="no connection"):
@@ -101,7 +101,7 @@ def test_a_list_of_anyone_fetches_nothing(editor: Editor, monkeypatch: pytest.Mo
 def test_films_that_no_file_can_hold(editor: Editor) -> None:
     frames = make_frames()[0]
     for rate in (0.0, 0.01, 5000.0, float("nan")):
-        with pytest.raises(GeocoError, match="frames a second: expected 0.1 to 1000"):
+        with pytest.raises(GeocoError, match=r"frames a second: expected 0.1 to 1000"):
             editor.encode_video(frames, frames_per_second=rate)
     slow = editor.encode_video(frames, frames_per_second=0.1)
     assert Film.replay(slow.to_json(), editor).frames_per_second == 0.1

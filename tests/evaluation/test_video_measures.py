@@ -180,3 +180,28 @@ def test_covariance_is_of_sure_tracks_off_the_edge() -> None:
     labels[:, :, :3] = 1  # the first object now reaches the edge
     chosen = finite_grid.choose_objects(model, replace(factual, reference=labels), 4)
     assert not chosen[:, 1].any()
+
+
+def test_what_must_stay_in_videos() -> None:
+    """A box of 12 x 12 that moves by six pixels: 18 x 12, and two pixels more on every side."""
+    _, factual = make_factual(Boxes(make_scenes(2, 2)), 2)
+    objects, device = reference_objects.find_references(factual), torch.device("cpu")
+    moved = reference_objects.ask_moves(objects).rows(torch.tensor([0]))
+    wanted = reference_objects.compute_oracle_targets(factual, objects, moved, device)
+    assert wanted.touched.sum() == 22 * 16
+    assert wanted.region.sum() == 22 * 16 - 4 * 3  # steps are four-connected where PSNR is taken
+    swapped = reference_objects.ask_transplants(factual, objects)
+    wanted = reference_objects.compute_oracle_targets(factual, objects, swapped, device)
+    assert torch.equal(wanted.touched, wanted.region)
+
+
+def test_what_a_transplant_preserves_needs_two_sure_tracks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first track of three clips with two each is unsure: as a recipient and as a donor."""
+    model = Boxes(make_scenes())
+    dataset, factual = make_factual(model, 2)
+    objects = reference_objects.find_references(factual)
+    unsure = replace(objects, agrees=torch.arange(6) > 0)
+    monkeypatch.setattr(matched, "find_references", lambda factual: unsure)
+    scores = matched.score_matched(matched.record_matched(model, dataset, factual, 9))
+    assert (scores.position.carried, scores.position.carried_videos) == (20, 3)
+    assert (scores.transplant.edits, scores.transplant.carried) == (6, 4)

@@ -75,5 +75,5 @@ def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_damaged_files_are_refused(tmp_path: Path, change: dict[str, object]) -> None:
     path = tmp_path / "quality.json"
     path.write_text(json.dumps(json.loads(REFERENCE.to_json()) | change))
-    with pytest.raises(GeocoError, match="quality.json: damaged, or of another version"):
+    with pytest.raises(GeocoError, match=r"quality\.json: damaged, or of another version"):
         QualityReference.read(path)

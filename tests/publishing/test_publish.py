@@ -24,6 +24,7 @@ from geoco import config, publishing
 from geoco.cli.main import app
 from geoco.config.training import ExtraStoreConfig
 from geoco.data import SolidsDataset, open_dataset
+from geoco.editing.editor import Editor
 from geoco.errors import GeocoError
 from geoco.evaluation import GeoCoModel, evaluate
 from geoco.models import checkpoints, pretrained
@@ -132,6 +133,20 @@ def test_first_windows_are_those_of_the_protocol(run: Path, publication: Path) -
         assert torch.equal(stored["frames"][window], dataset[window].video[0])
         assert float(stored["psnr"][window]) == pytest.approx(expected["psnr"], abs=1e-3)
         assert (stored["masks"][window] != expected["owner"]).double().mean() <= 0.005
+
+
+def test_quality_is_that_of_what_the_editor_redraws(publication: Path) -> None:
+    editor, dataset = Editor.load(publication), SolidsDataset(DATA, "val")
+    clips = dataset.batch(range(len(dataset))).video.flatten(0, 1)
+    assert len(clips) <= 300
+    values = [editor.encode(frame.permute(1, 2, 0).numpy()).psnr[0] for frame in clips]
+    stored = json.loads((publication / "quality.json").read_text())
+    assert stored["psnr"] == pytest.approx(np.percentile(values, stored["percentiles"]), abs=2e-3)
+    assert (stored["frames"], stored["source"]) == (len(clips), "solids, validation split")
+    assert editor.quality_reference is not None
+    assert editor.quality_reference.lowest == stored["psnr"][1]
+    text = (publication / "README.md").read_text()
+    assert f"PSNR is below {stored['psnr'][1]:.1f} dB" in text
 
 
 def test_the_card(publication: Path, results: Path) -> None:

@@ -15,7 +15,7 @@ from geoco.training.curriculum import TERMS, Curriculum, Mode, Plan
 from geoco.training.curriculum_plot import draw_curriculum
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-SHIPPED = sorted(CONFIGS.glob("*.yaml"))
+SHIPPED = sorted(CONFIGS.rglob("*.yaml"))
 COLD = compute_uniform_scale(16)
 VIDEO_COLD = compute_uniform_scale(24)
 
@@ -420,6 +420,13 @@ def test_isa_is_reconstruction_alone() -> None:
     assert not settings.selector.enabled
 
 
+def test_slotaug_is_bound_and_drawn_as_isa_is() -> None:
+    """By the same settings, and trained as long, at the same rate and batch."""
+    one, other = (config.load(CONFIGS / f"{name}.yaml") for name in ("slotaug", "isa"))
+    changed = [name for name in config.differences(one, other) if "model.selector" not in name]
+    assert [name for name in changed if "model.temporal" not in name] == ["model.kind"]
+
+
 def test_the_diagnostic_ends_at_40_000() -> None:
     schedule = obj3d(name="diagnostic-40k")
     assert (schedule.steps, schedule.mode_starts()) == (40_000, [0, 15_000])
@@ -429,15 +436,31 @@ def test_the_diagnostic_ends_at_40_000() -> None:
     assert schedule.plan(39_999).learning_rate < 1e-11
 
 
-def test_the_same_recipe_on_obj3d_itself() -> None:
-    settings = config.load(CONFIGS / "geoco-obj3d.yaml")
-    full = config.load(CONFIGS / "geoco.yaml")
-    paper = {"attention": True, "threshold": 0.73}  # on solids they are our choice
-    assert settings.model.selector == full.model.selector.model_copy(update=paper)
-    assert settings.model.model_copy(update={"selector": full.model.selector}) == full.model
-    assert settings.train.model_copy(update={"feed": "resident"}) == full.train
+OBJ3D = sorted((CONFIGS / "obj3d").glob("*.yaml"))
+PAPER_SELECTOR = {"model.selector.attention", "model.selector.threshold"}
+
+
+@pytest.mark.parametrize("path", OBJ3D, ids=lambda path: path.stem)
+def test_the_same_rows_on_obj3d_itself(path: Path) -> None:
+    """On solids evidence and threshold of the selector are our choice, here the paper's."""
+    settings, row = config.load(path), config.load(CONFIGS / path.name)
+    changed = set(config.differences(settings, row))
+    assert {name for name in changed if not name.startswith("data.")} in (set(), PAPER_SELECTOR)
+    selector = getattr(settings.model, "selector", None)
+    if selector is not None and selector.enabled:
+        assert (selector.attention, selector.threshold) == (True, 0.73)
+    assert settings.data.kind == "store"
     assert len(settings.data.window.starts(100)) == 13
     assert settings.data.window.length == 1
+    assert settings.data == config.load(CONFIGS / "obj3d" / "geoco.yaml").data
+    whole = config.load(CONFIGS / "obj3d.yaml").data
+    assert settings.data.model_copy(update={"window": whole.window}) == whole
+
+
+def test_every_row_of_single_frames_is_there_on_obj3d() -> None:
+    assert {path.stem for path in OBJ3D} == {
+        "geoco", "isa", "slotaug", "diagnostic-40k", *ABLATIONS,
+    }  # fmt: skip
 
 
 def test_video_on_other_clips_differs_in_its_data_alone() -> None:

@@ -57,9 +57,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def load(place: Path, *changes: str, name: str = "statm") -> Config:
+def load(place: Path, *changes: str, name: str = "statm-movi-like") -> Config:
     own = [f"data.path={place / 'store'}", describe_encoder(place / "dino", 2), *TINY]
-    return config.load(ROOT / "configs" / f"{name}-movi-like.yaml", [*own, *changes])
+    return config.load(ROOT / "configs" / f"{name}.yaml", [*own, *changes])
 
 
 def describe_encoder(folder: Path, depth: int) -> str:
@@ -106,15 +106,29 @@ def test_training_gives_the_same_numbers(place: Path, tmp_path: Path, name: str)
     runs = {"step": ["train.features=step"], "resident": ["train.features=resident"]}
     if name == "geoco":
         runs |= {"store": kept, "stream": [*kept, "train.feed=stream"]}
-    curves = {
-        way: read_metrics(
-            train(load(place, STEPS, *extra, *changes, name=name), tmp_path / way) / "metrics.csv"
-        )
-        for way, changes in runs.items()
-    }
+    curves = {}
+    for way, changes in runs.items():
+        settings = load(place, STEPS, *extra, *changes, name=f"{name}-movi-like")
+        curves[way] = read_metrics(train(settings, tmp_path / way) / "metrics.csv")
     assert curves["step"]["rec"] == pytest.approx(curves["resident"]["rec"], rel=2e-3)
     assert curves["step"]["rec"] != curves["resident"]["rec"]  # it did not compute them again
     assert all(curves[way] == curves["resident"] for way in runs if way != "step")
+
+
+def test_the_feature_head_reads_what_is_kept(place: Path, tmp_path: Path) -> None:
+    small = [STEPS, "model.temporal={width: 8, heads: 2, hidden: 8}", "model.feature_head.hidden=8"]
+    curves = [
+        read_metrics(
+            train(
+                load(place, *small, f"train.features={way}", name="geoco-movi-like-features"),
+                tmp_path / way,
+            )
+            / "metrics.csv"
+        )
+        for way in ("step", "resident")
+    ]
+    assert curves[0]["feat"] == pytest.approx(curves[1]["feat"], rel=2e-3)
+    assert curves[0]["feat"][-1] < curves[0]["feat"][0]
 
 
 def test_mirrored_clips_have_mirrored_features(

@@ -15,8 +15,10 @@ from rich.console import Console
 
 from geoco import config
 from geoco.config import Config
+from geoco.data import open_dataset
+from geoco.editing.editor import Editor
 from geoco.errors import GeocoError
-from geoco.models import checkpoints
+from geoco.models import checkpoints, pretrained
 from geoco.training import metrics_log
 from geoco.training.launch import Machine, start_training
 from geoco.training.metrics_log import MetricsLog
@@ -186,3 +188,18 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
     for settings, name in ((None, "run"), (load_small(), "new")):
         with pytest.raises(GeocoError, match="Read-only file system"):
             go(settings, tmp_path / name)
+
+
+def test_a_finished_run_knows_how_well_it_redraws(tmp_path: Path) -> None:
+    settings = load_small("train.budget=0.00003")
+    go(settings, tmp_path / "run", minutes=0)
+    assert list(tmp_path.glob("run/checkpoints/*/quality.json")) == []
+    go(None, tmp_path / "run")
+    loaded = pretrained.load(tmp_path / "run")
+    assert loaded.quality is not None
+    clips = open_dataset(settings.data, "val").batch([0]).video
+    picture = clips[0, 0].permute(1, 2, 0).numpy()
+    # The first frame is one of those that the reference is of.
+    psnr = Editor.load(tmp_path / "run").encode(picture).quality.psnr
+    assert loaded.quality.psnr[0] - 1e-3 <= psnr <= loaded.quality.psnr[-1] + 1e-3
+    assert 0 < loaded.quality.frames <= 100

@@ -1,5 +1,6 @@
 """A real server: silent connections are closed, hang-ups leave no trace, and its end is soon."""
 
+import contextlib
 import logging
 import socket
 import threading
@@ -57,12 +58,10 @@ def running(
 def test_a_connection_that_asks_nothing_is_closed(running: Running, sent: bytes) -> None:
     with running.connect() as connection:
         connection.sendall(sent)
-        try:
+        with contextlib.suppress(ConnectionResetError):
             assert connection.recv(1) == b""
-        except ConnectionResetError:
-            pass
     # And one that drips does not gain time by that.
-    with running.connect() as connection, pytest.raises(OSError):  # noqa: PT012
+    with running.connect() as connection, pytest.raises(ConnectionError):  # noqa: PT012
         for _ in range(100):
             connection.sendall(b"G")
             time.sleep(0.05)

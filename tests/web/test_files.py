@@ -48,7 +48,7 @@ def test_the_code_names_the_donors(page: Page) -> None:
     state = page.edit(page.open(), op="transplant", slot=1, donor=donor["id"], donor_slot=2)
     code = page.get(f"/states/{state['id']}/export/edits.py").text
     assert "edits.json holds them, too" in code
-    assert "donor0 = editor.encode_video('donor0.mp4', seed=42)" in code
+    assert "donor0 = editor.encode_video('donor0.png', seed=42" in code
     assert "scene = scene.transplant(1, donor0, donor_slot=2)" in code
     compile(code, "edits.py", "exec")
 

@@ -22,6 +22,7 @@ from helpers_web import SIZE
 from playwright.sync_api import Browser, Page, Route, expect
 
 from geoco.editing.editor import Editor, Scene
+from geoco.models import pretrained
 from geoco.models.reconstruction_quality import QualityReference
 
 pytestmark = needs_chromium
@@ -270,6 +271,7 @@ def test_it_says_that_a_picture_is_of_another_kind(
     page: Page, editor: Editor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expect(page.locator("#doubt")).to_be_hidden()
+    monkeypatch.setattr(pretrained, "list_shipped", dict)  # loading them takes a while
     reference = QualityReference("tests", 100, tuple(float(90 + k) for k in range(9)))
     monkeypatch.setattr(editor, "quality_reference", reference)
     page.click("[data-sample=two]")
@@ -281,6 +283,31 @@ def test_it_says_that_a_picture_is_of_another_kind(
     page.focus("#dismiss")
     page.keyboard.press("Enter")
     expect(page.locator("#doubt")).to_be_hidden()
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (
+            "slot 2 cannot be duplicated: no slot is empty; remove one first, or name the one to "
+            "give up with `into`",
+            "Slot 2 cannot be duplicated: every slot is in use. Select an object that may go, "
+            "press Remove, and try Duplicate again.",
+        ),
+        (
+            "the edit move_to.x: Input should be greater than or equal to -3, got -4.0",
+            "The place x must be -3 at least, not -4.0.",
+        ),
+        (
+            "this session has no such state to take from: open the other scene first",
+            "The server has forgotten that scene: choose it again under From.",
+        ),
+        ("slot 2 was removed from the scene", "Slot 2 was removed from the scene."),
+    ],
+)
+def test_messages_speak_of_buttons(page: Page, said: str, shown: str) -> None:
+    rephrase = "async (said) => (await import('/messages.js')).rephrase(said)"
+    assert page.evaluate(rephrase, said) == shown
 
 
 def test_stale_requests_are_dropped(page: Page, scene: Scene, slot: int) -> None:

@@ -16,6 +16,12 @@ ModelName = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.")]
 Seed = Annotated[int, typer.Option(help="Where slots start; another may bind better.")]
+SizeName = Annotated[
+    str | None,
+    typer.Option(
+        "--size", help="original or model; original where the input is larger than the model's."
+    ),
+]
 DEFAULT = "geoco-solids"
 
 
@@ -78,11 +84,13 @@ def edit(
     device: Device = "cpu",
     seed: Seed = 42,
     record: Annotated[Path | None, typer.Option(help="Write the edits, .json or .py.")] = None,
+    size: SizeName = None,
 ) -> None:
     """Move, resize, transplant, swap, duplicate and remove objects; edits run in this order.
 
     Example: `geoco edit frame.png --move 2:6,0 --transplant 0:donor.png#3 -o out.png`
     """
+    _check_size(size)
     texts = (move, move_to, resize, transplant, swap, duplicate, background, remove)
     edits = [
         (*action, text) for action, given in zip(_ACTIONS, texts, strict=True) for text in given
@@ -125,12 +133,11 @@ def edit(
         for warning in scene.new_warnings:
             line = f"[yellow]{option} {text}: {warning}[/]"
             console.print(line, highlight=False, soft_wrap=True)
-    scene.save(out)
+    _save(scene, out, size)
     if record is not None and record.suffix == ".json":
         write_whole(record, scene.to_json().encode())
     elif record is not None:
         scene.save_python(record, source)
-    console.print(f"wrote {out}", soft_wrap=True)
 
 
 def replay(
@@ -144,25 +151,34 @@ def replay(
         str | None, typer.Option(help="Another model than the one it was made with.")
     ] = None,
     device: Device = "cpu",
+    original: Annotated[
+        Path | None, typer.Option("--source", help="The file that was edited, for its own size.")
+    ] = None,
+    size: SizeName = None,
 ) -> None:
-    """Do again what an edit list says; frames and donors are in it.
+    """Do again what an edit list says; frames and donors are in it, at the model's size.
 
-    Example: `geoco replay edits.json -o out.gif`
+    Example: `geoco replay edits.json --source clip.mp4 -o out.gif`
     """
     from geoco import media
     from geoco.editing import recording
     from geoco.editing.editor import Editor
 
+    _check_size(size)
+    if size == "original" and original is None:
+        raise GeocoError(
+            "an edit list holds frames at the model's size: name the file that was edited, as in "
+            "--source frame.png"
+        )
     try:
         text = source.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise GeocoError(f"{source}: cannot read this: give an edit list, a .json file") from None
     media.check_target(out, recording.read_kind(text) == "Film")
     editor = Editor.load(model, device) if model else Editor.load_recorded(text, device)
-    scene = recording.replay(None, text, editor)
+    scene = recording.replay(None, text, editor, original)
     _warn_of_doubt(scene)
-    scene.save(out)
-    console.print(f"wrote {out}", soft_wrap=True)
+    _save(scene, out, size)
 
 
 def serve(
@@ -193,6 +209,20 @@ def _find_first_frame(source: Path) -> Any:
     from geoco import media
 
     return next(media.iterate_video(source, media.ANY_LENGTH)) if _is_video(source) else source
+
+
+def _check_size(size: str | None) -> None:
+    if size not in (None, "original", "model"):
+        raise GeocoError(f"--size {size}: expected original or model")
+
+
+def _save(scene: Any, out: Path, size: str | None) -> None:
+    """Write a scene or film at a size, or at its own where that is larger than the model's."""
+    model = scene.editor.model.size
+    size = size or ("original" if scene.own_side > model else "model")
+    scene.save(out, size)
+    side = scene.own_side if size == "original" else model
+    console.print(f"wrote {out}, {side} x {side} pixels", highlight=False, soft_wrap=True)
 
 
 def _warn_of_doubt(scene: Any) -> None:

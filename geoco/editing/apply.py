@@ -98,6 +98,11 @@ def find_empty_slots(decoded: DecodedFrames) -> list[int]:
     return (largest < FEWEST_PIXELS).nonzero()[:, 0].tolist()
 
 
+def find_spare_slot(decoded: DecodedFrames, slot: int) -> int | None:
+    """The slot that a duplicate of `slot` is drawn with if none is named."""
+    return next((index for index in find_empty_slots(decoded) if index != slot), None)
+
+
 # -- single edits ----------------------------------------------------------------------------------
 
 
@@ -131,8 +136,7 @@ def _duplicate(
     decoded: DecodedFrames, edit: Duplicate, frames: Tensor, trained_scales: ScaleRange
 ) -> EditResult:
     source = _find_slot(decoded, edit.slot)
-    spare = [index for index in find_empty_slots(decoded) if index != edit.slot]
-    into = edit.into if edit.into is not None else next(iter(spare), None)
+    into = edit.into if edit.into is not None else find_spare_slot(decoded, edit.slot)
     if into is None:
         raise GeocoError(
             f"slot {edit.slot} cannot be duplicated: no slot is empty; remove one first, or name "
@@ -144,7 +148,7 @@ def _duplicate(
     shift = torch.tensor([edit.dx, edit.dy]) * _compute_pixel_pitch(decoded)
     moved = replace(source, position=source.position + shift.to(source.position))
     warnings = _collect_geometry_warnings(decoded, edit.slot, moved, frames, trained_scales)
-    if into not in spare:
+    if into not in find_empty_slots(decoded):
         warnings = (f"slot {into} was not empty: the duplicate takes its place", *warnings)
     origin = decoded.bound[:, edit.slot : edit.slot + 1]
     changed = decoded.with_slot(into, moved, decoded.attention[:, edit.slot], origin)

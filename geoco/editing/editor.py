@@ -41,6 +41,9 @@ from geoco.editing.operations import (
     list_donors,
     refuse_index,
 )
+from geoco.editing.originals import fit_picture, fit_video
+from geoco.editing.origins import Provenance
+from geoco.editing.own_size import OwnSize, Size
 from geoco.errors import GeocoError
 from geoco.metrics.rgb import psnr
 from geoco.models import pretrained
@@ -85,9 +88,9 @@ class Editor:
         Slots start at random places; another seed may bind them better.
         """
         seed = recording.check_seed(seed)
-        frames = media.fit_frame(media.read_picture(picture), self.model.size)[None]
-        decoded, quality = self._bind_and_decode(frames, seed)
-        return Scene(self, frames, seed, decoded, psnr=quality)
+        frames, originals = fit_picture(picture, self.model.size)
+        decoded, quality = self.bind_and_decode(frames, seed)
+        return Scene(self, frames, seed, decoded, psnr=quality).with_originals(originals)
 
     def encode_video(self, video: Any, seed: int = SEED, frames_per_second: float = 12) -> "Film":
         """Bind slots to a video and track them: a file, a folder of images or frames.
@@ -96,14 +99,13 @@ class Editor:
         """
         seed = recording.check_seed(seed)
         media.check_rate(frames_per_second)
-        size = self.model.size
-        # Frame by frame: whole videos of a camera would not fit into memory.
-        frames = np.stack([media.fit_frame(frame, size) for frame in media.iterate_video(video)])
-        decoded, quality = self._bind_and_decode(frames, seed)
-        return Film(self, frames, seed, decoded, frames_per_second=frames_per_second, psnr=quality)
+        frames, originals = fit_video(video, self.model.size)
+        decoded, quality = self.bind_and_decode(frames, seed)
+        film = Film(self, frames, seed, decoded, frames_per_second=frames_per_second, psnr=quality)
+        return film.with_originals(originals)
 
     @torch.no_grad()
-    def _bind_and_decode(
+    def bind_and_decode(
         self, frames: UInt8[np.ndarray, "time height width 3"], seed: int
     ) -> tuple[DecodedFrames, tuple[float, ...]]:
         """What the slots of frames decode to, and each frame's PSNR."""
@@ -116,7 +118,7 @@ class Editor:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _EditableFrames:
+class _EditableFrames(OwnSize):
     """Frames with the slots bound to them, and the edits that were made since."""
 
     kind: ClassVar[recording.Kind]
@@ -132,6 +134,7 @@ class _EditableFrames:
     frames_per_second: float = 12
     film: "tuple[Film, int] | None" = None  # of which this is a frame
     psnr: tuple[float, ...] = ()  # of every frame as it was redrawn before any edit
+    provenance: Provenance | None = None  # `pixels`, where it is not simply what was encoded
 
     def __repr__(self) -> str:
         time, slots = self.decoded.slots.scale.shape
@@ -157,6 +160,7 @@ class _EditableFrames:
             donors=used,
             warnings=tuple(dict.fromkeys((*self.warnings, *result.warnings))),
             new_warnings=result.warnings,
+            provenance=self.follow_pixels(edit, known),
         )
 
     def move(
@@ -267,10 +271,12 @@ class _EditableFrames:
         scripts.save_python(self, Path(path), None if picture is None else Path(picture))
 
     @classmethod
-    def replay(cls: type[Editable], text: str, editor: Editor | None = None) -> Editable:
-        """Do again what `to_json` recorded, with the same model or with another."""
+    def replay(
+        cls: type[Editable], text: str, editor: Editor | None = None, source: Any = None
+    ) -> Editable:
+        """Do again what `to_json` recorded; with the file, `source`, also at its own size."""
         editor = editor or Editor.load_recorded(text)
-        replayed = recording.replay(cls.kind, text, editor)
+        replayed = recording.replay(cls.kind, text, editor, source)
         assert isinstance(replayed, cls)
         return replayed
 
@@ -310,12 +316,12 @@ class Scene(_EditableFrames):
         """The picture that was encoded, at the model's size."""
         return self.frames[0]
 
+    def render(self, size: Size = "original") -> UInt8[np.ndarray, "side side 3"]:
+        """The picture with all edits, at the model's size or, of its own pixels, at its own."""
+        return next(self.render_frames(size))
+
     def _repr_png_(self) -> bytes:  # for notebooks
         return media.encode_png(self.draw_outlines())
-
-    def save(self, path: str | Path) -> None:
-        """Write the picture as .png or .jpg."""
-        media.save_frames(Path(path), [self.image])
 
     def draw_outlines(self, zoom: int = 4) -> UInt8[np.ndarray, "_height _width 3"]:
         """The picture, enlarged, with numbered outlines of the objects."""
@@ -381,14 +387,13 @@ class Film(_EditableFrames):
             self.decoded.frame(number),
             film=(self, number),
             psnr=self.psnr[number : number + 1],
+            provenance=self.pixels.frame(number),
         )
+
+    render = OwnSize.render_frames
 
     def _repr_html_(self) -> str:  # for notebooks
         return scripts.to_html(self.images, self.frames_per_second, repr(self))
-
-    def save(self, path: str | Path) -> None:
-        """Write .mp4, .gif or a folder of frames."""
-        media.save_frames(Path(path), list(self.images), self.frames_per_second)
 
     def _check_frame(self, frame: int) -> None:
         if not 0 <= frame < len(self):

@@ -56,6 +56,8 @@ class Recorded(Protocol):
     def frames_per_second(self) -> float: ...
     @property
     def film(self) -> tuple[Any, int] | None: ...
+    @property
+    def own_side(self) -> int: ...
 
 
 class EditList(BaseModel):
@@ -115,14 +117,17 @@ def read_kind(text: str) -> Kind:
     return _parse(text).kind
 
 
-def replay(kind: Kind | None, text: str, editor: Encoder) -> Any:
-    """The scene or film that an edit list describes; `kind` says which it must be, if any."""
+def replay(kind: Kind | None, text: str, editor: Encoder, source: Any = None) -> Any:
+    """The scene or film that an edit list describes; `kind` says which it must be, if any.
+
+    A list has frames of the model's size; the file that they are from, `source`, has them larger.
+    """
     edits = _parse(text)
     if kind is not None and edits.kind != kind:
         raise GeocoError(
             f"this is the edit list of a {edits.kind.lower()}: replay it with {edits.kind}.replay"
         )
-    return _rebuild(edits, editor, limit_frames(edits))
+    return _rebuild(edits, editor, limit_frames(edits), source)
 
 
 def describe_problem(error: ValidationError, what: str) -> str:
@@ -175,27 +180,36 @@ def _parse(text: str) -> EditList:
         raise GeocoError(describe_problem(error, "the edit list is not right:")) from None
 
 
-def _rebuild(edits: EditList, editor: Encoder, limits: Limits) -> Any:
-    scene = _encode_start(edits, editor, limits)
+def _rebuild(edits: EditList, editor: Encoder, limits: Limits, source: Any = None) -> Any:
+    scene = _encode_start(edits, editor, limits, source)
     donors = {key: _rebuild(donor, editor, limits) for key, donor in edits.donors.items()}
     for edit in edits.edits:
         scene = scene.apply(edit, donors)
     return scene
 
 
-def _encode_start(edits: EditList, editor: Encoder, limits: Limits) -> Any:
+def _encode_start(edits: EditList, editor: Encoder, limits: Limits, source: Any) -> Any:
     """The scene or film of a list before its edits."""
     if edits.film is not None:
-        film = _rebuild(edits.film, editor, limits)
+        film = _rebuild(edits.film, editor, limits, source)
         if edits.film.kind == "Film" and edits.number < len(film.frames):
             return film.frame(edits.number)
+    if len(edits.frames) != 1 and (edits.kind == "Scene" or not edits.frames):
+        raise GeocoError("the edit list is not right: a scene has one frame, a film at least one")
     # One by one, as they are asked for.
     frames = (_decode_frame(text, limits) for text in edits.frames)
-    if edits.kind == "Film" and edits.frames:
-        return editor.encode_video(frames, edits.seed, edits.frames_per_second)
-    if len(edits.frames) != 1:
-        raise GeocoError("the edit list is not right: a scene has one frame, a film at least one")
-    return editor.encode(next(frames), edits.seed)
+    if edits.kind == "Film":
+        brought = frames if source is None else source
+        start = editor.encode_video(brought, edits.seed, edits.frames_per_second)
+    else:
+        start = editor.encode(next(frames) if source is None else source, edits.seed)
+    if source is not None:
+        recorded = np.stack([_decode_frame(text, limits) for text in edits.frames])
+        if not np.array_equal(start.frames, recorded):
+            raise GeocoError(
+                f"{source}: does not show the frames of this edit list: name what was edited"
+            )
+    return start
 
 
 def _decode_frame(text: str, limits: Limits) -> np.ndarray:

@@ -52,7 +52,8 @@ class _Script:
         self._lines.append(f"editor = Editor.load({edited.editor.name!r})")
         self._add_scene("scene", edited, source)
         out = "edited.mp4" if edited.kind == "Film" else "edited.png"
-        self._lines.append(f"scene.save({self._name_file(out)})")
+        size = ", size='original'" if edited.own_side > edited.frames.shape[1] else ""
+        self._lines.append(f"scene.save({self._name_file(out)}{size})")
 
     @property
     def text(self) -> str:

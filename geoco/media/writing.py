@@ -1,8 +1,9 @@
 """Pictures and videos out: whole files or none."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -59,22 +60,28 @@ def check_rate(frames_per_second: float) -> None:
         )
 
 
-def save_frames(path: Path, frames: Sequence[Picture], frames_per_second: float = 12) -> None:
+def save_frames(path: Path, frames: Iterable[Picture], frames_per_second: float = 12) -> None:
     """Write a picture (.png, .jpg), an animation (.gif), a video (.mp4) or a folder of frames.
 
-    A folder is what has no suffix, and must not exist yet. Whole or not at all.
+    A folder is what has no suffix, and must not exist yet. Whole or not at all. Frames of videos
+    and folders are asked for one by one.
     """
-    check_target(path, len(frames) != 1)
+    check_target(path, is_video=False)
     check_rate(frames_per_second)
     suffix = path.suffix.lower()
     if suffix == ".mp4":
         write_whole(path, _encode_mp4(frames, frames_per_second))
     elif suffix == "":
         _save_folder(path, frames)
-    elif suffix in JPEG:
-        write_whole(path, _encode_jpeg(frames[0]))
+    elif suffix == ".gif":
+        drawing.save_pictures(path, list(frames), frames_per_second)
     else:
-        drawing.save_pictures(path, frames, frames_per_second)
+        first, *more = islice(frames, 2)
+        check_target(path, bool(more))
+        if suffix in JPEG:
+            write_whole(path, _encode_jpeg(first))
+        else:
+            drawing.save_pictures(path, [first])
 
 
 def _encode_jpeg(image: Picture) -> bytes:
@@ -84,7 +91,7 @@ def _encode_jpeg(image: Picture) -> bytes:
     return buffer.getvalue()
 
 
-def _save_folder(path: Path, frames: Sequence[Picture]) -> None:
+def _save_folder(path: Path, frames: Iterable[Picture]) -> None:
     partial = path.with_name(path.name + ".partial")
     partial.mkdir(parents=True, exist_ok=True)
     for number, frame in enumerate(frames):
@@ -92,9 +99,10 @@ def _save_folder(path: Path, frames: Sequence[Picture]) -> None:
     partial.rename(path)
 
 
-def _encode_mp4(frames: Sequence[Picture], frames_per_second: float) -> bytes:
+def _encode_mp4(frames: Iterable[Picture], frames_per_second: float) -> bytes:
     av = import_av("writing .mp4")
-    height, width = (side + side % 2 for side in frames[0].shape[:2])  # H.264 wants even sides
+    first = next(remaining := iter(frames))
+    height, width = (side + side % 2 for side in first.shape[:2])  # H.264 wants even sides
     buffer = io.BytesIO()
     with av.open(buffer, "w", format="mp4") as container:
         stream: Any = container.add_stream(
@@ -102,7 +110,7 @@ def _encode_mp4(frames: Sequence[Picture], frames_per_second: float) -> bytes:
         )
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
         stream.options = {"crf": "12"}
-        for frame in frames:
+        for frame in chain((first,), remaining):
             rows, columns = height - frame.shape[0], width - frame.shape[1]
             padded = np.pad(frame, ((0, rows), (0, columns), (0, 0)), mode="edge")
             for packet in stream.encode(av.VideoFrame.from_ndarray(padded, format="rgb24")):

@@ -19,6 +19,7 @@ class Export(StrEnum):
     """What the files are called."""
 
     PICTURE = "picture.png"
+    OWN_SIZE = "own-size.png"
     ORIGINAL = "original.png"
     ORIGINAL_VIDEO = "original.mp4"
     VIDEO = "video.mp4"
@@ -29,6 +30,7 @@ class Export(StrEnum):
 
 MEDIA_TYPES = {
     Export.PICTURE: "image/png",
+    Export.OWN_SIZE: "image/png",
     Export.ORIGINAL: "image/png",
     Export.ORIGINAL_VIDEO: "video/mp4",
     Export.VIDEO: "video/mp4",
@@ -62,7 +64,8 @@ def name_file(scene: SceneOrFilm, what: Export, name: str, frame: int = 0, zoom:
 
 def export_file(scene: SceneOrFilm, what: Export, frame: int, zoom: int, name: str = "") -> bytes:
     """A file's bytes; pictures and videos are magnified, each pixel to a square."""
-    if zoom * scene.editor.model.size > LARGEST_SIDE:
+    side = scene.own_side if what == Export.OWN_SIZE else scene.editor.model.size
+    if zoom * side > LARGEST_SIDE:
         raise GeocoError(f"zoom {zoom} makes more than {LARGEST_SIDE} pixels a side: use less")
     check_frame(scene, frame)
     match what:
@@ -72,6 +75,9 @@ def export_file(scene: SceneOrFilm, what: Export, frame: int, zoom: int, name: s
             return _write_code(scene, name).encode()
         case Export.PICTURE:
             chosen = _get_images(scene)[frame : frame + 1]
+        case Export.OWN_SIZE:
+            one = scene.frame(frame) if isinstance(scene, Film) else scene
+            chosen = one.render("original")[None]
         case Export.ORIGINAL:
             chosen = scene.frames[frame : frame + 1]
         case Export.ORIGINAL_VIDEO:

@@ -247,7 +247,8 @@ async def open_upload(
 
     def make_state() -> SceneState:
         opened = uploads.read_upload(data, editor.model.size, service.settings)
-        start = OpenedFrames(editor, opened.frames, seed, opened.frames_per_second)
+        rate = opened.frames_per_second
+        start = OpenedFrames(editor, opened.frames, seed, rate, opened.originals)
         return SceneState(start, opened.notes)
 
     return await service.answer_start(session, make_state)

@@ -215,6 +215,7 @@ class StateAnswer(_Answer):
     id: str
     kind: Literal["picture", "video"]
     size: int
+    own_size: int = Field(description="the side of the picture at its own size, larger or the same")
     frames: int
     frames_per_second: float
     background: int = Field(description="the slot that owns most")
@@ -233,6 +234,7 @@ class StateAnswer(_Answer):
             id=state.id,
             kind="video" if isinstance(scene, Film) else "picture",
             size=scene.editor.model.size,
+            own_size=scene.own_side,
             frames=len(scene.decoded),
             frames_per_second=scene.frames_per_second,
             background=scene.decoded.background,

@@ -18,6 +18,7 @@ from jaxtyping import UInt8
 
 from geoco.editing.editor import Editor, Film, Scene
 from geoco.editing.operations import EditRequest
+from geoco.editing.originals import Originals
 from geoco.errors import GeocoError
 from geoco.web import memory
 from geoco.web.settings import MEBIBYTE, Settings
@@ -39,16 +40,19 @@ class OpenedFrames:
     frames: UInt8[np.ndarray, "time height width 3"]
     seed: int
     frames_per_second: float
+    originals: Originals | None = None
 
     def make_scene(self) -> SceneOrFilm:
         """A scene of one frame, a film of several."""
         if len(self.frames) == 1:
-            return self.editor.encode(self.frames[0], self.seed)
+            return self.editor.encode(self.frames[0], self.seed).with_originals(self.originals)
         return self.editor.encode_video(self.frames, self.seed, self.frames_per_second)
 
     @property
     def arrays(self) -> Iterator[tuple[int, int]]:
         yield self.frames.ctypes.data, self.frames.nbytes
+        if self.originals is not None:
+            yield id(self.originals), self.originals.nbytes
 
 
 @dataclass(frozen=True, eq=False)

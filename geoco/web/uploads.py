@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from geoco import media
 from geoco.editing import recording
+from geoco.editing.originals import Originals, fit_picture
 from geoco.editing.recording import EditList
 from geoco.errors import GeocoError
 from geoco.web.settings import Settings
@@ -33,6 +34,7 @@ class Upload:
     frames: UInt8[np.ndarray, "time height width 3"]
     frames_per_second: float
     notes: tuple[str, ...]
+    originals: Originals | None = None  # of pictures that are larger than the model's
 
 
 def read_upload(data: bytes, size: int, settings: Settings) -> Upload:
@@ -47,7 +49,8 @@ def read_upload(data: bytes, size: int, settings: Settings) -> Upload:
     if image is not None:
         picture = _read_picture(data, image, settings)
         notes = _describe_fit(picture.shape[1], picture.shape[0], size)
-        return Upload(media.fit_frame(picture, size)[None], 12, notes)
+        frames, originals = fit_picture(picture, size)
+        return Upload(frames, 12, notes, originals)
     raise HTTPException(415, f"this file is of no kind that can be edited: {EXPECTED}")
 
 

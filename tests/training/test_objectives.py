@@ -92,13 +92,13 @@ def test_a_toy_trains_by_its_own_losses(
 ) -> None:
     monkeypatch.setitem(objectives, "toy", ToyObjective)
     lines: list[str] = []
-    log_metrics = Trainer._log_metrics
+    describe_losses = Trainer._describe_losses
 
     def listen(self: Trainer) -> str:
-        lines.append(log_metrics(self))
+        lines.append(describe_losses(self))
         return lines[-1]
 
-    monkeypatch.setattr(Trainer, "_log_metrics", listen)
+    monkeypatch.setattr(Trainer, "_describe_losses", listen)
     start_training(toy, tmp_path / "run", Machine("cpu"), None, Console(quiet=True))
     metrics = read_metrics(tmp_path / "run" / "metrics.csv")
     assert list(metrics) == [
@@ -112,7 +112,7 @@ def test_a_toy_trains_by_its_own_losses(
     gradients = read_metrics(tmp_path / "run" / "gradients.csv")
     assert list(gradients) == ["step", "picture/read", "spread/read"]
     assert all(value > 0 for value in (*gradients["picture/read"], *gradients["spread/read"]))
-    assert lines[0].startswith("reconstruction: picture ")
+    assert ": picture " in lines[0]
     assert " spread " in lines[0]
     assert (tmp_path / "run" / "curves.png").is_file()
 

@@ -153,3 +153,15 @@ def test_limits_are_those_of_python(editor: Editor, frames: np.ndarray) -> None:
         detail = page.post("/uploads", 413, content=buffer.getvalue())["detail"]
         assert detail == "the video has more than 5 frames: cut it into shorter pieces"
         assert page.client.get(page.root).json()["limits"]["video_frames"] == 5
+
+
+def test_pictures_at_their_own_size(page: Page, editor: Editor) -> None:
+    """A large picture is kept within the session, and its edits can be taken away as large."""
+    large = np.asarray(Image.effect_mandelbrot((3 * SIZE, 3 * SIZE), (-2, -1, 1, 1), 50))
+    picture = np.repeat(large[..., None], 3, -1)
+    state = page.post("/uploads", content=encode_image(picture))
+    assert (state["size"], state["own_size"]) == (SIZE, 3 * SIZE)
+    edited = page.edit(state, op="remove", slot=1)
+    exported = page.get(f"/states/{edited['id']}/export/own-size.png").content
+    assert np.array_equal(decode_image(exported), editor.encode(picture).remove(1).render())
+    page.get(f"/states/{edited['id']}/export/own-size.png?zoom=64", 422)

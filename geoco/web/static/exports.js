@@ -28,6 +28,9 @@ export class Exports {
     const files = [
       ["Picture", "picture.png", { frame }],
       [`Picture × ${large}`, "picture.png", { frame, zoom: large }],
+      ...(state.own_size > state.size
+        ? [[`Picture, ${state.own_size} × ${state.own_size}`, "own-size.png", { frame }]]
+        : []),
       ...(isVideo
         ? [["Video", "video.mp4", { zoom: large }], ["GIF", "animation.gif", { zoom: large }]]
         : []),

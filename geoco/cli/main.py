@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from geoco import __version__
+import geoco
 from geoco import config as configuration
 from geoco.cli import data, editing, encoders, evaluation, publishing, training
 from geoco.cli.common import ConfigPath, Overrides, console
@@ -73,7 +73,7 @@ def demo(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(__version__)
+        print(geoco.__version__)
         raise typer.Exit
 
 

@@ -102,7 +102,7 @@ def get_key(donor: Any) -> str:
 
 def check_seed(seed: Any) -> int:
     """A seed that generators take and edit lists hold."""
-    if not isinstance(seed, Integral) or not 0 <= seed < SEEDS:
+    if not isinstance(seed, Integral) or not 0 <= int(seed) < SEEDS:
         raise GeocoError(f"seed {seed}: expected a whole number from 0 to {SEEDS - 1}")
     return int(seed)
 

@@ -162,7 +162,7 @@ def _decode_animated_file(path: Path, limits: Limits) -> Iterator[Picture]:
 def _decode_animation(source: Path | bytes, limits: Limits) -> Iterator[tuple[Picture, float]]:
     """The frames of an animated PNG or WebP, each with its milliseconds."""
     with open_image(source, ANIMATIONS, limits) as image:
-        count = image.n_frames
+        count = getattr(image, "n_frames", 1)
         limits.check_video(*image.size, count)
         # A PNG may hold a picture for programs that cannot show films: no part of the film.
         for number in range(1 if image.info.get("default_image") else 0, count):
@@ -275,7 +275,7 @@ def _check_gif(source: Path | bytes, limits: Limits) -> None:
     try:
         with open_image(source, ("GIF",), limits) as image:
             if limits != ANY_LENGTH:
-                limits.check_video(*image.size, image.n_frames)
+                limits.check_video(*image.size, getattr(image, "n_frames", 1))
     except GeocoError:
         raise
     except DAMAGE:

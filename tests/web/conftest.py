@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import uvicorn
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
@@ -14,6 +15,15 @@ from helpers_web import HOME, Page, make_editor, make_frames, make_samples
 from geoco.editing.editor import Editor, Scene
 from geoco.web import Settings, create_app
 from geoco.web.server import open_listener
+
+
+@pytest.fixture(scope="package", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Sums differ in their last digits by how many threads share them, and workers have fewer."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

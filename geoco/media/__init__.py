@@ -2,8 +2,9 @@
 
 In: `read_picture` and `read_video` take whatever a user brings, `iterate_video` one frame at a
 time; `read_image` and `decode_video` a file; `decode_image`, `decode_video_bytes` and
-`iterate_video_bytes` bytes, as of web uploads. `Limits` bound all of them. `fit_frame` brings a frame to a model's size: the largest
-centred square, resized and antialiased; nothing is stretched. Out: `save_frames` and `encode_png`.
+`iterate_video_bytes` bytes, as of web uploads. `Limits` bound all of them. `fit_frame` brings a
+frame to a model's size: the largest centred square, resized and antialiased; nothing is stretched.
+Out: `save_frames` and `encode_png`.
 """
 
 from geoco.media.fitting import center_box, fit_frame, fit_frames, to_bytes, to_tensor

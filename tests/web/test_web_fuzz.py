@@ -155,11 +155,15 @@ BROKEN = {
     "not a jpeg": (b"\xff\xd8\xff" + bytes(50), 422, "damaged or cut off"),
     "not a webp": (b"RIFF\x10\0\0\0WEBPVP8 " + bytes(50), 422, "damaged or cut off"),
     "bmp": (b"BM" + bytes(60), 422, "damaged or cut off"),
-    "long gif": (gif(305), 413, "more than 300 frames: cut it into shorter pieces"),
+    "long gif": (gif(305), 413, "the video has more than 300 frames"),
     "cut gif": (gif(3)[:40], 422, ""),
-    "long mp4": (mp4(305), 413, "more than 300 frames: cut it into shorter pieces"),
+    "long mp4": (mp4(305), 413, "the video has more than 300 frames"),
     # This one's header does not say how many frames there are: they are counted.
-    "long mkv": (mp4(305, container_format="matroska"), 413, "more than 300 frames: cut it into shorter pieces"),
+    "long mkv": (
+        mp4(305, container_format="matroska"),
+        413,
+        "the video has more than 300 frames",
+    ),
     "cut mp4": (mp4(5)[:200], 422, "damaged or cut off"),
     "not a mp4": (b"\0\0\0\x18ftypisom" + bytes(100), 422, ""),
     "not a webm": (b"\x1aE\xdf\xa3" + bytes(100), 422, "damaged or cut off"),
@@ -211,7 +215,9 @@ def test_random_damage(page: Page) -> None:
 
 
 def test_large_frames_of_videos() -> None:
-    app = create_app(make_editor(), lambda: make_samples(FRAMES), Settings(reading=Limits(pixels=1000)))
+    app = create_app(
+        make_editor(), lambda: make_samples(FRAMES), Settings(reading=Limits(pixels=1000))
+    )
     with TestClient(app, base_url=HOME) as client:
         page = Page(client)
         for data in (mp4(2, side=64), gif(2, side=64), GOOD):

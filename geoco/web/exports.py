@@ -124,6 +124,8 @@ def _write_code(scene: SceneOrFilm, name: str) -> str:
     what = Export.ORIGINAL_VIDEO if isinstance(scene, Film) else Export.ORIGINAL
     original = name_file(scene, what, name)
     comment = f"# {original} is what was edited, as exported.\n"
+    if scene.own_side > scene.editor.model.size:
+        comment += "# It has the model's size: for the own size, name the file that was opened.\n"
     if scene.donors:
         script = name_file(scene, Export.SCRIPT, name)
         comment += f"# The donors are other scenes: {script} has them, too.\n"

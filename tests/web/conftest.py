@@ -83,7 +83,7 @@ def serve(editor: Editor, frames: np.ndarray) -> Iterator[str]:
 def solids_frames() -> np.ndarray:
     """Frames of the generator, twice as large as the model for them."""
     dataset = SolidsDataset(
-        SolidsConfig(height=128, width=128, window=WindowConfig(length=4, stride=2)), "val"
+        SolidsConfig(height=128, width=128, window=WindowConfig(length=2, stride=2)), "val"
     )
     return dataset.batch([7]).video.permute(0, 1, 3, 4, 2).numpy()[0]
 

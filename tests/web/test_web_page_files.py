@@ -262,12 +262,12 @@ def test_own_sizes_can_be_taken_away(
     slots = [slot for slot in scene.slots if not slot.is_background and slot.area >= 40]
     slot = slots[0].index
     animation = media.encode_animated_png(list(solids_frames), 100)
+    uploads = [("photo.png", encode_image(solids_frames[0]), "Picture", "png")]
+    if "is_mobile" not in options:
+        uploads.append(("clip.png", animation, "Video", "mp4"))
     taken = []
     for page in open_page(browser, solids_address, **options):
-        for name, data, title, saved in (
-            ("photo.png", encode_image(solids_frames[0]), "Picture", "photo-edited-own-size.png"),
-            ("clip.png", animation, "Video", "clip-edited-own-size.mp4"),
-        ):
+        for name, data, title, kind in uploads:
             page.set_input_files("#file", {"name": name, "mimeType": "image/png", "buffer": data})
             expect(page.locator("#warnings")).to_contain_text("128 x 128 pixels")
             wait_until_settled(page)
@@ -279,7 +279,7 @@ def test_own_sizes_can_be_taken_away(
             assert width <= options["viewport"]["width"]
             with page.expect_download() as download:
                 page.locator("#exports a").filter(has_text=f"{title}, 128 × 128").click()
-            assert download.value.suggested_filename == saved
+            assert download.value.suggested_filename == f"{Path(name).stem}-edited-own-size.{kind}"
             taken.append(Path(download.value.path()).read_bytes())
     picture = decode_image(taken[0])
     assert np.array_equal(picture, scene.remove(slot).render())
@@ -289,10 +289,12 @@ def test_own_sizes_can_be_taken_away(
     left, top, right, bottom = (2 * side for side in slots[0].box or ())
     assert not same[top:bottom, left:right].all()
     assert 0.8 < same.mean() < 1
+    if len(taken) == 1:
+        return
     with av.open(io.BytesIO(taken[1])) as video:
         drawn = np.stack([frame.to_ndarray(format="rgb24") for frame in video.decode(video=0)])
     expected = np.stack(list(solids_editor.encode_video(solids_frames).remove(slot).render()))
-    assert drawn.shape == expected.shape == (4, 128, 128, 3)
+    assert drawn.shape == expected.shape == (2, 128, 128, 3)
     assert np.abs(drawn.astype(int) - expected).mean() < 3
 
 

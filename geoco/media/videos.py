@@ -104,7 +104,8 @@ def decode_video_bytes(
     for frame, duration in _decode_bytes(data, kind, limits):
         frames.append(fit(frame))
         milliseconds += duration
-    return frames, 1000 * len(frames) / milliseconds if milliseconds > 0 else 12
+    # Rounded, since a sum of durations has lost the last digits.
+    return frames, round(1000 * len(frames) / milliseconds, 6) if milliseconds > 0 else 12
 
 
 def iterate_video_bytes(data: bytes, kind: str, limits: Limits = LIMITS) -> Iterator[Picture]:

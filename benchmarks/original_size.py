@@ -8,8 +8,8 @@ model sees at its own size. Edited is every object of at least 160 visible pixel
 highest F1 is not the background: moved by 24 pixels in four directions, resized by four factors,
 and given the looks of an object of the next scene; where the object and its image stay inside the
 picture. Measured is the changed region: where the exact edit differs from the picture by more than
-8 of 255. PSNR and SSIM are means over edits; beside them the model's own answer, enlarged. Scenes of
-`configs/solids-textured.yaml` have patterns on floors and objects, which shipped models do not know.
+8 of 255. PSNR and SSIM are means over edits; beside them the model's own answer, enlarged. With
+`--textured`, scenes as of `configs/solids-textured.yaml`, which the shipped models do not know.
 """
 
 import argparse
@@ -97,9 +97,8 @@ def main() -> None:
         changed = np.abs(truth.astype(int) - before).max(-1) > CHANGED
         row = (*compare(own, truth, changed), *compare(enlarged, truth, changed))
         scores.setdefault(edit.kind, []).append(row)
-    print(
-        f"{arguments.model}, {len(windows)} {'textured ' * arguments.textured}scenes of {arguments.split}, {SIDE} x {SIDE}"
-    )
+    scenery = "textured scenes" if arguments.textured else "scenes"
+    print(f"{arguments.model}, {len(windows)} {scenery} of {arguments.split}, {SIDE} x {SIDE}")
     print(f"{'':12}{'edits':>7}{'PSNR':>8}{'enlarged':>10}{'SSIM':>8}{'enlarged':>10}")
     for kind, rows in scores.items():
         psnr, ssim, old_psnr, old_ssim = np.mean(rows, axis=0)

@@ -14,7 +14,7 @@ from torch import Tensor
 COARSEST = 1 / 20  # of the picture: the deviation of what is not texture any more
 RIM = 1 / 40  # of the picture: how far around a hole shifts are compared, and fills blended
 STRONGEST = 0.95  # quantile of the texture of sure floor; what is stronger is none
-FAINTEST = 1 / 255  # less than that is rounding, and stays smooth
+FAINTEST = 2 / 255  # less than that is rounding or a GIF's grain, and stays smooth
 UNCOVERED = 4.0  # what a hole that finds no floor costs, in variances of the texture
 FAR = 0.2  # what a shift by the whole picture costs
 

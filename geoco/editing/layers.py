@@ -15,7 +15,6 @@ from jaxtyping import Float, Float64, UInt8
 from torch import Tensor
 
 from geoco.editing.decoded import DecodedFrames
-from geoco.editing.texture import add_texture
 
 # Chosen on six scenes of the training split of `solids`.
 RESERVE = 0.005  # alpha that the background always has when what lies over it is shared out
@@ -25,7 +24,6 @@ SPREAD = (0.05, 0.12)  # of brightness over the channels: shadow below, another 
 DARKEST = 0.4  # share of the light that a shadow leaves
 CERTAIN = 0.95  # alpha from which on a pixel tells the background's colours
 REACH = 3.0  # pixels of the model, over which the background's colours are corrected
-COVERED = 0.1  # alpha of all objects from which on the floor is not seen
 BODY = 0.5  # alpha of what is measured as an object's place and size
 FEWEST = 1e-4  # of the picture, to be measured
 
@@ -97,9 +95,6 @@ def cut_layers(
     clean = _clean_background(small, colors[background], alpha[background], side)
     body = _ramp(share, *CORE) * _tell_bodies(frame, clean)
     body[background] = 0
-    objects = share.sum(0) - share[background]
-    covered = (body.amax(0) > 0) | (objects > COVERED)
-    clean = add_texture(frame, clean, covered, objects < RESERVE)
     center, radius = measure_bodies(body)
     return FrameLayers(
         frame=frame,

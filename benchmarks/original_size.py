@@ -1,13 +1,15 @@
 """Edits at the picture's own size, against exact ones of `solids` at 256 x 256.
 
     python benchmarks/original_size.py [--model geoco-solids] [--split val] [--scenes 6] [--every 1]
+        [--textured]
 
 Scenes are the first frames of the first window of each video, rendered at 256 x 256, which the
 model sees at its own size. Edited is every object of at least 160 visible pixels whose slot of
 highest F1 is not the background: moved by 24 pixels in four directions, resized by four factors,
 and given the looks of an object of the next scene; where the object and its image stay inside the
 picture. Measured is the changed region: where the exact edit differs from the picture by more than
-8 of 255. PSNR and SSIM are means over edits; beside them the model's own answer, enlarged.
+8 of 255. PSNR and SSIM are means over edits; beside them the model's own answer, enlarged. With
+`--textured`, scenes as of `configs/solids-textured.yaml`, which the shipped models do not know.
 """
 
 import argparse
@@ -67,9 +69,12 @@ def main() -> None:
     parser.add_argument("--split", default="val", choices=["train", "val", "test"])
     parser.add_argument("--scenes", type=int, default=6)
     parser.add_argument("--every", type=int, default=1, help="measure every so many edits only")
+    parser.add_argument("--textured", action="store_true", help="as configs/solids-textured.yaml")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    dataset = SolidsDataset(SolidsConfig(height=SIDE, width=SIDE), arguments.split)
+    patterns = {"textured": True, "camera_jitter": 0.5} if arguments.textured else {}
+    config = SolidsConfig(height=SIDE, width=SIDE, **patterns)
+    dataset = SolidsDataset(config, arguments.split)
     windows = choose_windows(dataset, arguments.scenes).tolist()
     editor = Editor.load(arguments.model)
     scenes, things = [], []
@@ -92,7 +97,8 @@ def main() -> None:
         changed = np.abs(truth.astype(int) - before).max(-1) > CHANGED
         row = (*compare(own, truth, changed), *compare(enlarged, truth, changed))
         scores.setdefault(edit.kind, []).append(row)
-    print(f"{arguments.model}, {len(windows)} scenes of {arguments.split}, {SIDE} x {SIDE}")
+    scenery = "textured scenes" if arguments.textured else "scenes"
+    print(f"{arguments.model}, {len(windows)} {scenery} of {arguments.split}, {SIDE} x {SIDE}")
     print(f"{'':12}{'edits':>7}{'PSNR':>8}{'enlarged':>10}{'SSIM':>8}{'enlarged':>10}")
     for kind, rows in scores.items():
         psnr, ssim, old_psnr, old_ssim = np.mean(rows, axis=0)

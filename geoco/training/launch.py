@@ -24,6 +24,7 @@ from geoco.training.quality import write_run_quality
 from geoco.training.run_folder import Run
 from geoco.training.step import find_objective
 from geoco.training.trainer import Trainer
+from geoco.training.wandb_log import import_wandb
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ def start_training(
         if origin is not None:
             _check_origin(origin, config)
     settings = (Run.open(folder).config if config is None else config).train
+    if settings.wandb is not None:
+        import_wandb()
     fabric = _launch_fabric(machine, settings.precision)
     if config is not None and fabric.is_global_zero:
         Run.create(folder, config, origin)

@@ -216,7 +216,7 @@ class StatmConfig(Section):
 
 
 class ActivityConfig(Section):
-    """Which slots of STAITUS are open: those that a small network thinks more likely so than not."""
+    """Which slots of STAITUS are open: those of a probability above a half, by a small network."""
 
     hidden: int = Field(64, ge=1, le=WIDEST)  # our choice
     initial: float = Field(0.95, gt=0.5, lt=1)  # our choice: probability at first

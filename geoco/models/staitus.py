@@ -32,7 +32,7 @@ class StaitusBinding(Binding):
 
 
 class Activity(nn.Module):
-    """The probability that a slot is open, by its appearance alone; at first about the same for all.
+    """The probability that a slot is open, by its appearance alone; at first the same for all.
 
     What a slot looks like decides, not where or how large it is: so moving and resizing leave the
     gate as it was.

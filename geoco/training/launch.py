@@ -43,12 +43,15 @@ def start_training(
     minutes: float | None,
     console: Console,
     origin: Path | None = None,
+    began: float | None = None,
 ) -> None:
     """Go on with the run that is there, or start one by a config, maybe at a checkpoint's step.
 
-    What cannot begin leaves no folder behind.
+    What cannot begin leaves no folder behind. The minutes are from `began` on, a time of the
+    monotonic clock, or from now.
     """
-    until = None if minutes is None else time.monotonic() + 60 * minutes
+    began = time.monotonic() if began is None else began
+    until = None if minutes is None else began + 60 * minutes
     if config is not None:
         check_start(config)
         if origin is not None:

@@ -84,12 +84,14 @@ def test_gates_by_hand(share: float) -> None:
 
 
 def test_the_gate_learns_as_if_it_were_soft() -> None:
-    """From open and from closed slots alike: the gradient is that of the probability, times the ramp."""
+    """From open and from closed slots alike: the probability's gradient, times the ramp."""
     model, appearance = build_model(0.25), draw_slots().appearance
     probability = model.activity(appearance)
     assert 0 < (probability > 0.5).sum() < probability.numel()
     weight = torch.randn_like(probability)
-    wanted = torch.autograd.grad(0.25 * (weight * probability).sum(), list(model.activity.parameters()))
+    wanted = torch.autograd.grad(
+        0.25 * (weight * probability).sum(), list(model.activity.parameters())
+    )
     actual = torch.autograd.grad(
         (weight * model.compute_gates(appearance)).sum(), list(model.activity.parameters())
     )

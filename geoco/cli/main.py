@@ -71,10 +71,11 @@ def demo(
     job.run_demo(out, console, model)
 
 
-def _print_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> bool:
     if wanted:
         print(geoco.__version__)
         raise typer.Exit
+    return wanted
 
 
 @app.callback()

@@ -5,7 +5,7 @@ from functools import lru_cache
 from geoco.config import Config
 from geoco.editing.editor import Editor, Film, Scene
 from geoco.models import pretrained
-from geoco.models.reconstruction_quality import Quality
+from geoco.models.reconstruction_quality import Quality, format_share
 
 UNUSUAL_BELOW = 0.05  # the rank under which other models are tried, too
 CLEARLY_BETTER = 1.0  # dB, of a model that is named instead of one that knows the picture
@@ -31,7 +31,9 @@ def describe_doubt(scene: Scene | Film) -> str | None:
         return f"{name} does not know {what} of this kind ({numbers}); {path}"
     if better is None:
         return None
-    worse = f"worse than {1 - rank:.0%} of the frames it knows (PSNR {quality.psnr:.1f} dB)"
+    worse = (
+        f"worse than {format_share(1 - rank)} of the frames it knows (PSNR {quality.psnr:.1f} dB)"
+    )
     return f"{name} redraws this {worse}; {better} fits it better"
 
 

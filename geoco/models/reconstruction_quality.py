@@ -101,7 +101,14 @@ class Quality:
         kind = f"{self.reference.frames:,} frames of the kind that the model knows"
         if not self.is_known:
             return f", lower than nearly all of {kind} ({self.reference.lowest:.1f} dB or more)"
-        return f", higher than {self.rank:.0%} of {kind}"
+        assert self.rank is not None
+        side, share = ("lower", 1 - self.rank) if self.rank < 0.5 else ("higher", self.rank)
+        return f", {side} than {format_share(share)} of {kind}"
+
+
+def format_share(share: float) -> str:
+    """In percent, but never all: a known picture is not beyond every frame there is."""
+    return f"{share:.0%}" if share < 0.99 else f"{min(share, 0.999):.1%}"
 
 
 @dataclass(frozen=True)

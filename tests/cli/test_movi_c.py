@@ -145,7 +145,7 @@ def test_a_video_is_edited(run: Path, tmp_path: Path) -> None:
     frames[0].save(tmp_path / "film.gif", save_all=True, append_images=frames[1:], duration=80)
     done = run_geoco(
         "edit", tmp_path / "film.gif", "--move", "1:6,0", "--resize", "2:1.5",
-        "-o", tmp_path / "edited", "--model", run,
+        "-o", tmp_path / "edited", "--model", run, "--size", "model",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     film = Editor.load(run).encode_video(tmp_path / "film.gif")

@@ -104,7 +104,7 @@ def test_a_model_that_knows_the_picture_is_named(
     # Known to both, here among the worst: only one that has it among its usual ones is named.
     editor.quality_reference = make_reference(at - 0.5)
     assert str(describe_doubt(scene)).endswith(f"other (PSNR {at + 3:.1f} dB) fits it better")
-    assert "worse than 99% of the frames" in str(describe_doubt(scene))
+    assert "worse than 99." in str(describe_doubt(scene))
     other.quality_reference = make_reference(at + 2.5)
     assert describe_doubt(scene) is None
     # One that is hardly better is not.

@@ -529,7 +529,7 @@ def test_a_film_is_fitted_frame_by_frame(
 def test_large_frames_of_an_edit_list(scene: Scene) -> None:
     frame = base64.b64encode(make_png_header(60_000, 60_000)).decode()
     text = json.dumps({**json.loads(scene.to_json()), "frames": [frame]})
-    with pytest.raises(GeocoError, match="not right: the picture is too large: at most 50,000,000"):
+    with pytest.raises(GeocoError, match="not right: the picture is too large: at most 33,554,432"):
         Scene.replay(text, scene.editor)
 
 

@@ -42,6 +42,8 @@ def test_sentences() -> None:
     low = f"PSNR 12.3 dB, lower than nearly all of {kind} (20.0 dB or more)"
     assert str(Quality(12.3, REFERENCE)) == low
     assert str(Quality(25, REFERENCE)) == f"PSNR 25.0 dB, higher than 50% of {kind}"
+    assert str(Quality(20.02, REFERENCE)) == f"PSNR 20.0 dB, lower than 99.8% of {kind}"
+    assert str(Quality(31, REFERENCE)) == f"PSNR 31.0 dB, higher than 99.9% of {kind}"
     nothing = Quality(25, None)
     assert (nothing.rank, nothing.is_known) == (None, None)
     assert str(nothing) == "PSNR 25.0 dB; what is usual for this model was not measured"

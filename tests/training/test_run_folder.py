@@ -228,6 +228,17 @@ def test_metrics_come_back(tmp_path: Path) -> None:
     assert [step for step, _ in scalars(tmp_path, "rec")] == [0, 10, 20]
 
 
+@pytest.fixture
+def _first_event_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has written none yet.
+
+    TensorBoard reads files in the order of their names, which end in a count of the process that
+    wrote them: within a second the tenth would come before the ninth.
+    """
+    monkeypatch.setattr(event_file_writer, "_global_uid", event_file_writer.AtomicCounter(0))
+
+
+@pytest.mark.usefixtures("_first_event_files")
 def test_resumed_metrics_equal_uninterrupted_ones(tmp_path: Path) -> None:
     with open_log(tmp_path / "whole") as log:
         for step in range(0, 60, 5):
@@ -248,10 +259,8 @@ def test_resumed_metrics_equal_uninterrupted_ones(tmp_path: Path) -> None:
         assert scalars(tmp_path / "resumed", name) == scalars(tmp_path / "whole", name)
 
 
-def test_rewind_in_the_middle_of_logging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # TensorBoard reads files in the order of their names, which end in a count of this process:
-    # within a second the tenth would come before the ninth.
-    monkeypatch.setattr(event_file_writer, "_global_uid", event_file_writer.AtomicCounter(0))
+@pytest.mark.usefixtures("_first_event_files")
+def test_rewind_in_the_middle_of_logging(tmp_path: Path) -> None:
     with open_log(tmp_path) as log:
         for step in range(5):
             log.append(step, row(step))

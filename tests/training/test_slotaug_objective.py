@@ -160,11 +160,11 @@ def test_all_kinds_are_as_likely() -> None:
     assert all(900 < int(kind.sum()) < 1100 for kind in kinds)
 
 
-def test_commands_come_after_all_other_numbers() -> None:
-    """So that other models train as they did before there were commands."""
+def test_numbers_of_a_step_are_drawn_in_the_order_of_their_fields() -> None:
+    """So that models train as they did before there were commands, or earlier frames to choose."""
     draws = Draws.sample(torch.Generator().manual_seed(5), 4, 2, 3)
     generator = torch.Generator().manual_seed(5)
-    shapes = ((4, 3, 2), (4, 2, 3), (4, 2), (4,), (4, 3))
+    shapes = ((4, 3, 2), (4, 2, 3), (4, 2), (4,), (4, 3), (4, 2))
     for value, shape in zip(vars(draws).values(), shapes, strict=True):
         drawn = torch.rand(shape, generator=generator)
         torch.testing.assert_close(value, 2 * drawn - 1 if shape == (4, 3, 2) else drawn)

@@ -44,7 +44,8 @@ class RunLogs:
             # Gradients are taken before a step, the others after it.
             log.rewind(step if name == "gradients" else step + 1)
             logs.append(log)
-        return RunLogs(*logs, wandb)
+        metrics, pace, validation, gradients = logs
+        return RunLogs(metrics, pace, validation, gradients, wandb)
 
     def close(self) -> None:
         for log in vars(self).values():

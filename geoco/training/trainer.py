@@ -127,13 +127,13 @@ class Trainer:
                     images = rate * self.settings.batch
                     values = {"milliseconds_per_step": 1000 / rate, "images_per_second": images}
                     self.logs.pace.append(self.step, values)
-                if until is not None and time.monotonic() > until:
+                if self._is_time_up(until):
                     break
 
     # -- the loop's parts --------------------------------------------------------------------------
 
     def _train_interval(self, until: float | None) -> None:
-        """Steps until metrics are logged, or until a time."""
+        """Steps until metrics are logged; one process alone also stops at a time."""
         settings = self.settings
         assert self._clips is not None
         while True:
@@ -149,8 +149,16 @@ class Trainer:
                 self._save()
             if self.step % settings.validate_every == 0 or self._is_finished():
                 self._validate(self._clips)
-            if is_logged or (until is not None and time.monotonic() > until):
+            alone = self.fabric.world_size == 1  # others would have to be asked at every step
+            if is_logged or (alone and self._is_time_up(until)):
                 return
+
+    def _is_time_up(self, until: float | None) -> bool:
+        """Whether to stop here. Of many processes the first says so for all: clocks differ."""
+        if until is None:
+            return False
+        is_up = time.monotonic() > until
+        return self.fabric.broadcast(is_up) if self.fabric.world_size > 1 else is_up
 
     def _advance(self) -> None:
         plan = self.curriculum.plan(self.step)

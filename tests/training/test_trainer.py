@@ -404,6 +404,22 @@ def test_two_processes_give_the_curve_of_one(whole: Path, tmp_path: Path) -> Non
         assert two[name] == pytest.approx(one[name], rel=2e-3, abs=1e-7), name
 
 
+def test_the_first_process_says_when_time_is_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that stopped by its own clock would leave the others waiting."""
+    from lightning.fabric import Fabric
+
+    one = trainer(tmp_path / "run", load_tiny_config())
+    past, future = time.monotonic() - 1, time.monotonic() + 1000
+    assert [one._is_time_up(until) for until in (None, past, future)] == [False, True, False]
+    monkeypatch.setattr(Fabric, "world_size", 2)
+    for said in (True, False):
+        monkeypatch.setattr(Fabric, "broadcast", lambda self, own, said=said: said)
+        assert [one._is_time_up(until) for until in (past, future)] == [said, said]
+    one.close()
+
+
 # -- what goes wrong -------------------------------------------------------------------------------
 
 

@@ -53,7 +53,9 @@ def write_movi(folder: Path, size: int, splits: dict[str, int]) -> None:
             for side in ("width", "height"):
                 fields[f"metadata/{side}"].int64_list.value[:] = [size]
             name = f"movi_c-{split}.tfrecord-{shard:05d}-of-{count:05d}"
-            (folder / name).write_bytes(_frame_record(template.SerializeToString()))
+            (folder / name).write_bytes(
+                _frame_record(template.SerializeToString(deterministic=True))
+            )
             number += 1
     described = json.loads((FIXTURE / "dataset_info.json").read_text())
     for entry in described["splits"]:

@@ -72,8 +72,12 @@ def main() -> None:
     parser.add_argument("--textured", action="store_true", help="as configs/solids-textured.yaml")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    patterns = {"textured": True, "camera_jitter": 0.5} if arguments.textured else {}
-    config = SolidsConfig(height=SIDE, width=SIDE, **patterns)
+    config = SolidsConfig(
+        height=SIDE,
+        width=SIDE,
+        textured=arguments.textured,
+        camera_jitter=0.5 if arguments.textured else 0.0,
+    )
     dataset = SolidsDataset(config, arguments.split)
     windows = choose_windows(dataset, arguments.scenes).tolist()
     editor = Editor.load(arguments.model)

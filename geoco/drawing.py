@@ -1,7 +1,7 @@
 """Pictures for people: masks as outlines and tints, contact sheets, animations."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -107,20 +107,25 @@ def _find_edges(labels: UInt8[np.ndarray, "height width"]) -> Bool[np.ndarray, "
     return np.asarray((labels > 0) & different)
 
 
-def save_pictures(path: Path, pictures: Sequence[Picture], frames_per_second: float = 8) -> None:
-    """Write one picture as PNG, or several as an animated GIF; whole or not at all."""
+def save_pictures(path: Path, pictures: Iterable[Picture], frames_per_second: float = 8) -> None:
+    """Write one picture as PNG, or several as an animated GIF; whole or not at all.
+
+    Those of a GIF are asked for one by one; a byte is kept of each pixel.
+    """
     suffix = path.suffix.lower()
-    if suffix not in (".png", ".gif") or (suffix == ".png" and len(pictures) != 1):
+    images = (Image.fromarray(picture) for picture in pictures)
+    first = next(images, None)
+    second = next(images, None) if suffix == ".png" else None
+    if suffix not in (".png", ".gif") or first is None or second is not None:
         raise GeocoError(
             f"{path}: pictures are written as .png (one) or .gif (animated), not '{suffix}'"
         )
-    first, *rest = [Image.fromarray(picture) for picture in pictures]
     buffer = io.BytesIO()
     if suffix == ".png":
         first.save(buffer, format="PNG", optimize=True)
     else:
         duration = round(1000 / frames_per_second)
         first.save(
-            buffer, format="GIF", save_all=True, append_images=rest, duration=duration, loop=0
+            buffer, format="GIF", save_all=True, append_images=images, duration=duration, loop=0
         )
     write_whole(path, buffer.getvalue())

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from geoco import config as configuration
+from geoco.cli.clock import BEGAN
 from geoco.cli.common import ConfigPath, Overrides, console, require_extra
 from geoco.errors import GeocoError
 
@@ -42,7 +43,7 @@ def train(
     config = None if path is None else configuration.load(path, overrides or ())
     folder = resume or out or Path("runs") / (path.stem if path else "run")
     machine = launch.Machine(accelerator, devices, nodes)
-    launch.start_training(config, folder, machine, minutes, console, origin)
+    launch.start_training(config, folder, machine, minutes, console, origin, BEGAN)
 
 
 def draw_curriculum(

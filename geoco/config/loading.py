@@ -157,8 +157,10 @@ def _parse_override(text: str) -> dict[str, Any]:
     path, equals, value = text.partition("=")
     names = path.strip().split(".")
     if not equals or not all(names) or len(names) > DEEPEST:
-        raise GeocoError(f"override '{text}': expected section.key=value, as in data.height=96")
-    parsed = parse_mapping(f"value: {value}", f"override '{text}'")["value"]
+        raise GeocoError(
+            f"override {abbreviate(text)}: expected section.key=value, as in data.height=96"
+        )
+    parsed = parse_mapping(f"value: {value}", f"override {abbreviate(text)}")["value"]
     for name in reversed(names):
         parsed = {name: parsed}
     return parsed

@@ -216,10 +216,10 @@ class StatmConfig(Section):
 
 
 class ActivityConfig(Section):
-    """Which slots of STAITUS are open: those of whose appearance a small network is sure enough."""
+    """Which slots of STAITUS are open: those of a probability above a half, by a small network."""
 
     hidden: int = Field(64, ge=1, le=WIDEST)  # our choice
-    initial: float = Field(0.95, gt=0.5, lt=1)  # our choice: how surely slots are open at first
+    initial: float = Field(0.95, gt=0.5, lt=1)  # our choice: probability at first
 
 
 class StaitusConfig(Section):

@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from geoco.config.loading import Section
+from geoco.config.yaml_text import abbreviate
 
 Term = Literal["rec", "ov", "pos", "geo", "gate", "tail", "own"]
 CenterPenalty = Literal["coordinate", "normalized"]
@@ -171,6 +172,7 @@ class TrainConfig(Section):
     picture_every: int = Field(5000, ge=1)
     validation: int = Field(64, ge=1)  # clips of the validation split that choose the best
     keep: int = Field(2, ge=1)  # checkpoints
+    wandb: str | None = Field(None, min_length=1)  # a project at Weights & Biases to log to
 
     @model_validator(mode="after")
     def _in_order(self) -> "TrainConfig":
@@ -180,5 +182,5 @@ class TrainConfig(Section):
         if self.features == "store" and self.feature_store is None:
             raise ValueError("features are to be read from a store: set feature_store to it")
         if starts[0] != 0 or any(b < a for a, b in itertools.pairwise(starts)):
-            raise ValueError(f"phases must start at 0 and be in order, got {starts}")
+            raise ValueError(f"phases must start at 0 and be in order, got {abbreviate(starts)}")
         return self

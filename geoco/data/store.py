@@ -92,7 +92,7 @@ class StoreDataset(Dataset[Clip]):
             longest = max(video.frames for video in videos)
             raise GeocoError(
                 f"{self.path}: no clip of {self._length} frames fits, the longest video has "
-                f"{longest}: lower data.window.length"
+                f"{longest}: lower data.window.length, or frames in train.phases where they say so"
             )
         self._video, self._offset = np.array(windows, dtype=np.int64).T
         self._start = np.array([video.start for video in videos], dtype=np.int64)

@@ -50,6 +50,7 @@ def apply_edit(
     trained_scales: ScaleRange,
 ) -> EditResult:
     """Carry out an edit; `trained_scales` is the range that the model has seen objects in."""
+    _check_geometry(decoded, edit)
     frames = _select_frames(decoded, edit)
     match edit:
         case Move():
@@ -210,6 +211,16 @@ def _interpolate(
 # -- what they share -------------------------------------------------------------------------------
 
 
+def _check_geometry(decoded: DecodedFrames, edit: EditRequest) -> None:
+    """Whether the model has what an edit changes; STATM's slots are appearances alone."""
+    places = isinstance(edit, Move | MoveTo | Resize | ResizeTo | Duplicate)
+    if places and decoded.slots.scale.isnan().all():
+        raise GeocoError(
+            "slots of this model have no position and no scale: it cannot move, resize or "
+            "duplicate; it can transplant, swap, interpolate, replace the background and remove"
+        )
+
+
 def _replace_state(
     decoded: DecodedFrames,
     index: int,
@@ -234,7 +245,7 @@ def _replace_state(
         exchange(scale, old.scale),
     )
     low, high = float(slot.scale.min()), float(slot.scale.max())
-    if not SMALLEST_SCALE <= low <= high <= LARGEST_SCALE:
+    if low < SMALLEST_SCALE or high > LARGEST_SCALE:  # neither where a model knows no scales
         wrong = low if low < SMALLEST_SCALE else high
         raise GeocoError(
             f"slot {index} would get scale {wrong:.4g}: scales lie between {SMALLEST_SCALE:g} and "

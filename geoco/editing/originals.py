@@ -1,7 +1,8 @@
 """The pictures that were brought, at their own size: what is kept of them.
 
 Of a picture its centred square is kept, as PNG, at most `LARGEST_SIDE` pixels a side; larger ones
-are reduced. Of a video file only the path is kept, and its frames are read again one at a time.
+are reduced. Of a video file only the path is kept, of one in memory its bytes, and its frames are
+read again one at a time.
 """
 
 from collections.abc import Iterator
@@ -61,7 +62,32 @@ class VideoFile:
             yield media.fit_frame(frame, self.side)
 
 
-Originals = KeptPictures | VideoFile
+@dataclass(frozen=True, eq=False)
+class VideoBytes:
+    """Squares of some frames of a video in memory, which stays as it came."""
+
+    data: bytes
+    kind: str  # of the container, see `media.decode_video_bytes`
+    side: int
+    numbers: tuple[int, ...]  # of the frames, in their order
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.data)
+
+    def iterate(self) -> Iterator[Picture]:
+        """The frames, one at a time."""
+        numbers = iter(self.numbers)
+        wanted = next(numbers)
+        # The limits were kept when it was read for the first time.
+        every = media.iterate_video_bytes(self.data, self.kind, media.ANY_LENGTH)
+        for number, frame in enumerate(every):
+            if number == wanted:
+                yield media.fit_frame(frame, self.side)
+                wanted = next(numbers, -1)
+
+
+Originals = KeptPictures | VideoFile | VideoBytes
 
 
 def fit_picture(
@@ -69,7 +95,7 @@ def fit_picture(
 ) -> tuple[UInt8[np.ndarray, "1 size size 3"], Originals | None]:
     """A picture at a model's size, and at its own if that is larger."""
     brought = media.read_picture(picture)
-    side = choose_side(brought, size)
+    side = choose_side(brought.shape[1], brought.shape[0], size)
     return media.fit_frame(brought, size)[None], None if side is None else keep([brought], side)
 
 
@@ -84,7 +110,7 @@ def fit_video(
     side: int | None = None
     for frame in media.iterate_video(video):  # one by one: all at once would not fit into memory
         frames.append(media.fit_frame(frame, size))
-        side = choose_side(frame, size)
+        side = choose_side(frame.shape[1], frame.shape[0], size)
         if side is not None and path is None:
             kept += keep([frame], side).pictures
     if side is None:
@@ -100,9 +126,9 @@ def keep(frames: list[media.Picture], side: int) -> KeptPictures:
     return KeptPictures(tuple(media.encode_png(square) for square in squares), side)
 
 
-def choose_side(frame: media.Picture, size: int) -> int | None:
+def choose_side(width: int, height: int, size: int) -> int | None:
     """The side of the square that is kept of a frame; none if it is no larger than the model's."""
-    side = min(*frame.shape[:2], LARGEST_SIDE)
+    side = min(width, height, LARGEST_SIDE)
     return side if side > size else None
 
 

@@ -2,6 +2,7 @@
 
 import os
 from base64 import b64encode
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -25,10 +26,18 @@ def save_python(edited: Recorded, path: Path, picture: Path | None = None) -> No
     too. Films are animated PNG files, which keep every pixel.
     """
     source = None if picture is None else os.path.relpath(picture, path.parent)
-    script = _Script(edited, None if source is None else f"here / {source!r}", f"{path.stem}-")
+    for name, data in list_files(edited, path.stem, source):
+        write_whole(path.with_name(name), data)
+
+
+def list_files(
+    edited: Recorded, stem: str, source: str | None = None
+) -> Iterator[tuple[str, bytes]]:
+    """The names and contents of what `save_python` writes, the script last."""
+    script = _Script(edited, None if source is None else f"here / {source!r}", f"{stem}-")
     for name, frames in script.files.items():
-        write_whole(path.with_name(name), media.encode_animated_png(list(frames)))
-    write_whole(path, script.text.encode())
+        yield name, media.encode_animated_png(list(frames))
+    yield f"{stem}.py", script.text.encode()
 
 
 def to_html(images: np.ndarray, frames_per_second: float, title: str) -> str:
@@ -52,7 +61,9 @@ class _Script:
         self._lines.append(f"editor = Editor.load({edited.editor.name!r})")
         self._add_scene("scene", edited, source)
         out = "edited.mp4" if edited.kind == "Film" else "edited.png"
-        size = ", size='original'" if edited.own_side > edited.frames.shape[1] else ""
+        # The frames that are written beside a script are of the model's size.
+        large = source is not None and edited.own_side > edited.frames.shape[1]
+        size = ", size='original'" if large else ""
         self._lines.append(f"scene.save({self._name_file(out)}{size})")
 
     @property

@@ -1,9 +1,10 @@
 """Pictures and videos in and out; the only place that decodes their files.
 
 In: `read_picture` and `read_video` take whatever a user brings, `iterate_video` one frame at a
-time; `read_image` and `decode_video` a file; `decode_image` and `decode_video_bytes` bytes, as of
-web uploads. `Limits` bound all of them. `fit_frame` brings a frame to a model's size: the largest
-centred square, resized and antialiased; nothing is stretched. Out: `save_frames` and `encode_png`.
+time; `read_image` and `decode_video` a file; `decode_image`, `decode_video_bytes` and
+`iterate_video_bytes` bytes, as of web uploads. `Limits` bound all of them. `fit_frame` brings a
+frame to a model's size: the largest centred square, resized and antialiased; nothing is stretched.
+Out: `save_frames` and `encode_png`.
 """
 
 from geoco.media.fitting import center_box, fit_frame, fit_frames, to_bytes, to_tensor
@@ -24,6 +25,7 @@ from geoco.media.videos import (
     is_animation,
     is_video,
     iterate_video,
+    iterate_video_bytes,
     read_video,
 )
 from geoco.media.writing import (
@@ -64,6 +66,7 @@ __all__ = [
     "is_file",
     "is_video",
     "iterate_video",
+    "iterate_video_bytes",
     "list_folder",
     "read_image",
     "read_picture",

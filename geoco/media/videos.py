@@ -100,25 +100,17 @@ def decode_video_bytes(
 
     `kind` is FFmpeg's name of the container, or Pillow's of an animation.
     """
-    av = import_av("reading videos")
-    try:
-        if kind in ANIMATIONS:
-            return _fit_animation(data, fit, limits)
-        if kind == "gif":
-            _check_end_of_gif(data[-64:])
-            _check_gif(data, limits)
-        with av.open(io.BytesIO(data), format=kind, metadata_errors="replace") as container:
-            timed = count_time(_decode_timed(container, limits), limits)
-            frames = []
-            for number, (_, frame) in enumerate(timed, 1):
-                if frame is not None:
-                    limits.check_video(frame.width, frame.height, number)
-                    frames.append(fit(_extract_pixels(frame)))
-            return frames, float(container.streams.video[0].average_rate or 12)
-    except GeocoError:
-        raise
-    except (av.FFmpegError, *DAMAGE):
-        raise GeocoError("this video is damaged or cut off: it cannot be read") from None
+    frames, milliseconds = [], 0.0
+    for frame, duration in _decode_bytes(data, kind, limits):
+        frames.append(fit(frame))
+        milliseconds += duration
+    # Rounded, since a sum of durations has lost the last digits.
+    return frames, round(1000 * len(frames) / milliseconds, 6) if milliseconds > 0 else 12
+
+
+def iterate_video_bytes(data: bytes, kind: str, limits: Limits = LIMITS) -> Iterator[Picture]:
+    """The frames of a video in memory at their full size, each decoded when it is asked for."""
+    return (frame for frame, _ in _decode_bytes(data, kind, limits))
 
 
 # -- sources ---------------------------------------------------------------------------------------
@@ -170,14 +162,27 @@ def _decode_animation(source: Path | bytes, limits: Limits) -> Iterator[tuple[Pi
             yield convert_image(image), float(image.info.get("duration") or 0)
 
 
-def _fit_animation(
-    data: bytes, fit: Callable[[Picture], Picture], limits: Limits
-) -> tuple[list[Picture], float]:
-    frames, milliseconds = [], 0.0
-    for frame, duration in count_time(_decode_animation(data, limits), limits):
-        frames.append(fit(frame))
-        milliseconds += duration
-    return frames, 1000 * len(frames) / milliseconds if milliseconds > 0 else 12
+def _decode_bytes(data: bytes, kind: str, limits: Limits) -> Iterator[tuple[Picture, float]]:
+    """The frames of a video in memory, each with its milliseconds."""
+    av = import_av("reading videos")
+    try:
+        if kind in ANIMATIONS:
+            yield from count_time(_decode_animation(data, limits), limits)
+            return
+        if kind == "gif":
+            _check_end_of_gif(data[-64:])
+            _check_gif(data, limits)
+        with av.open(io.BytesIO(data), format=kind, metadata_errors="replace") as container:
+            timed = count_time(_decode_timed(container, limits), limits)
+            for number, (_, frame) in enumerate(timed, 1):
+                if frame is not None:
+                    limits.check_video(frame.width, frame.height, number)
+                    rate = container.streams.video[0].average_rate or 12
+                    yield _extract_pixels(frame), 1000 / float(rate)
+    except GeocoError:
+        raise
+    except (av.FFmpegError, *DAMAGE):
+        raise GeocoError("this video is damaged or cut off: it cannot be read") from None
 
 
 # -- decoding by FFmpeg ----------------------------------------------------------------------------

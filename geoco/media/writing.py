@@ -74,7 +74,7 @@ def save_frames(path: Path, frames: Iterable[Picture], frames_per_second: float 
     elif suffix == "":
         _save_folder(path, frames)
     elif suffix == ".gif":
-        drawing.save_pictures(path, list(frames), frames_per_second)
+        drawing.save_pictures(path, frames, frames_per_second)
     else:
         first, *more = islice(frames, 2)
         check_target(path, bool(more))

@@ -32,7 +32,7 @@ class StaitusBinding(Binding):
 
 
 class Activity(nn.Module):
-    """How surely a slot is open, by its appearance alone; at first all are, about equally surely.
+    """The probability that a slot is open, by its appearance alone; at first the same for all.
 
     What a slot looks like decides, not where or how large it is: so moving and resizing leave the
     gate as it was.
@@ -42,14 +42,14 @@ class Activity(nn.Module):
         super().__init__()
         self.norm = nn.LayerNorm(dim)
         self.hidden = nn.Linear(dim, hidden)
-        self.surety = nn.Linear(hidden, 1)
-        nn.init.zeros_(self.surety.weight)
-        nn.init.constant_(self.surety.bias, math.log(initial / (1 - initial)))
+        self.logit = nn.Linear(hidden, 1)
+        nn.init.zeros_(self.logit.weight)
+        nn.init.constant_(self.logit.bias, math.log(initial / (1 - initial)))
 
     def forward(self, appearance: Float[Tensor, "*slots dim"]) -> Float[Tensor, "*slots"]:
         with torch.autocast(appearance.device.type, enabled=False):
-            seen = self.norm(appearance.to(self.surety.weight.dtype))
-            return torch.sigmoid(self.surety(torch.relu(self.hidden(seen)))).squeeze(-1)
+            seen = self.norm(appearance.to(self.logit.weight.dtype))
+            return torch.sigmoid(self.logit(torch.relu(self.hidden(seen)))).squeeze(-1)
 
 
 class Staitus(PictureModel):
@@ -121,17 +121,17 @@ class Staitus(PictureModel):
     def compute_gates(self, appearance: Float[Tensor, "*slots dim"]) -> Float[Tensor, "*slots"]:
         """What alpha is multiplied by: one for open slots, for closed ones what the ramp leaves.
 
-        Forward it is one or the other, backward as if it were how surely a slot is open.
+        Forward it is one or the other, backward as if it were the probability itself.
         """
-        surety = self.activity(appearance)
-        hard = (surety > 0.5).to(surety.dtype) + (surety - surety.detach())
-        kept = 1 - self.gate_share.to(surety.dtype) * (1 - hard)
+        probability = self.activity(appearance)
+        hard = (probability > 0.5).to(probability.dtype) + (probability - probability.detach())
+        kept = 1 - self.gate_share.to(probability.dtype) * (1 - hard)
         return CLOSED + (1 - CLOSED) * kept
 
     def find_active(self, appearance: Float[Tensor, "*slots dim"]) -> Bool[Tensor, "*slots"]:
         """The open slots; all of them for as long as closed ones are drawn at all."""
-        surety: Tensor = self.activity(appearance)
-        return (surety > 0.5) | (self.gate_share < 1)
+        probability: Tensor = self.activity(appearance)
+        return (probability > 0.5) | (self.gate_share < 1)
 
     def set_gate_share(self, value: float) -> None:
         self.gate_share.fill_(value)

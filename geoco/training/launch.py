@@ -24,6 +24,7 @@ from geoco.training.quality import write_run_quality
 from geoco.training.run_folder import Run
 from geoco.training.step import find_objective
 from geoco.training.trainer import Trainer
+from geoco.training.wandb_log import import_wandb
 
 
 @dataclass(frozen=True)
@@ -42,17 +43,22 @@ def start_training(
     minutes: float | None,
     console: Console,
     origin: Path | None = None,
+    began: float | None = None,
 ) -> None:
     """Go on with the run that is there, or start one by a config, maybe at a checkpoint's step.
 
-    What cannot begin leaves no folder behind.
+    What cannot begin leaves no folder behind. The minutes are from `began` on, a time of the
+    monotonic clock, or from now.
     """
-    until = None if minutes is None else time.monotonic() + 60 * minutes
+    began = time.monotonic() if began is None else began
+    until = None if minutes is None else began + 60 * minutes
     if config is not None:
         check_start(config)
         if origin is not None:
             _check_origin(origin, config)
     settings = (Run.open(folder).config if config is None else config).train
+    if settings.wandb is not None:
+        import_wandb()
     fabric = _launch_fabric(machine, settings.precision)
     if config is not None and fabric.is_global_zero:
         Run.create(folder, config, origin)

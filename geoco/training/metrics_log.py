@@ -5,7 +5,7 @@ A run that was killed and resumed has the rows of one that was not.
 
 import io
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,11 +19,17 @@ if TYPE_CHECKING:
 class MetricsLog:
     """Rows of numbers by step, in a CSV file and for TensorBoard; continues a file that is there.
 
-    A value that was not measured at some step is nan.
+    A value that was not measured at some step is nan. `copy`, if given, gets every row, too.
     """
 
-    def __init__(self, path: Path, tensorboard: Path, columns: Sequence[str]) -> None:
-        self.columns = tuple(columns)
+    def __init__(
+        self,
+        path: Path,
+        tensorboard: Path,
+        columns: Sequence[str],
+        copy: Callable[[int, Mapping[str, float]], None] | None = None,
+    ) -> None:
+        self.columns, self._copy = tuple(columns), copy
         self._path, self._tensorboard = path, tensorboard
         self._writer: SummaryWriter | None = None
         self._purge: int | None = None
@@ -56,6 +62,8 @@ class MetricsLog:
             if not math.isnan(values[name]):
                 self._writer.add_scalar(name, float(values[name]), step)
         self._writer.flush()
+        if self._copy is not None:
+            self._copy(step, values)
 
     def rewind(self, step: int) -> None:
         """Forget `step` and all after it, which a run resumed from there does again."""

@@ -39,7 +39,7 @@ _README = """\
 - `environment.json`: the versions, the device and the arguments it was started with, and where it
   took over from another run.
 - `metrics.csv`: one row per logged step; `curves.png` draws it.
-- `tensorboard/`: the same for `tensorboard --logdir .`
+- `tensorboard/`: the same for `tensorboard --logdir .`; `wandb/`, if there, for Weights & Biases.
 - `pictures/`: what the model saw and drew on the way.
 - `checkpoints/`: a folder per saved step with `weights.safetensors`, all that is needed to use the
   model, and `state.safetensors`, what else is needed to go on. `best.json` names the best one. The

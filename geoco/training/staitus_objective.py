@@ -77,7 +77,7 @@ def align(
 
 
 def count_open(
-    surety: Float[Tensor, "batch time slot"], sum_counts: Sum = sum_locally
+    probability: Float[Tensor, "batch time slot"], sum_counts: Sum = sum_locally
 ) -> Float[Tensor, ""]:
-    """The share of slots that are open, by how surely they are."""
-    return losses.weighted_mean(surety, torch.ones_like(surety), sum_counts)
+    """The expected share of open slots: the mean of the probabilities that they are."""
+    return losses.weighted_mean(probability, torch.ones_like(probability), sum_counts)

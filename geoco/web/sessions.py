@@ -46,7 +46,8 @@ class OpenedFrames:
         """A scene of one frame, a film of several."""
         if len(self.frames) == 1:
             return self.editor.encode(self.frames[0], self.seed).with_originals(self.originals)
-        return self.editor.encode_video(self.frames, self.seed, self.frames_per_second)
+        film = self.editor.encode_video(self.frames, self.seed, self.frames_per_second)
+        return film if self.originals is None else film.with_originals(self.originals)
 
     @property
     def arrays(self) -> Iterator[tuple[int, int]]:

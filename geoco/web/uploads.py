@@ -1,7 +1,8 @@
 """Files from strangers: what they are is read from their first bytes, and sizes before pixels.
 
 Decoders are told which format to expect, so that nothing can pass for a playlist that opens other
-files or addresses. Frames are fitted to the model as they come, so that long videos stay small.
+files or addresses. Frames are fitted to the model as they come, so that long videos stay small; of
+larger ones the file is kept, too.
 """
 
 import base64
@@ -14,7 +15,7 @@ from pydantic import ValidationError
 
 from geoco import media
 from geoco.editing import recording
-from geoco.editing.originals import Originals, fit_picture
+from geoco.editing.originals import Originals, VideoBytes, choose_side, fit_picture
 from geoco.editing.recording import EditList
 from geoco.errors import GeocoError
 from geoco.web.settings import Settings
@@ -34,7 +35,7 @@ class Upload:
     frames: UInt8[np.ndarray, "time height width 3"]
     frames_per_second: float
     notes: tuple[str, ...]
-    originals: Originals | None = None  # of pictures that are larger than the model's
+    originals: Originals | None = None  # of what is larger than the model's size
 
 
 def read_upload(data: bytes, size: int, settings: Settings) -> Upload:
@@ -129,13 +130,18 @@ def _read_video(data: bytes, kind: str, size: int, settings: Settings) -> Upload
         return media.fit_frame(pixels, size)
 
     frames, rate = media.decode_video_bytes(data, kind, fit, settings.reading)
-    kept = np.linspace(0, len(frames) - 1, min(len(frames), settings.film_frames)).round()
-    chosen = np.stack([frames[int(number)] for number in kept])
-    notes = _describe_fit(*next(iter(sizes)), size)
+    spaced = np.linspace(0, len(frames) - 1, min(len(frames), settings.film_frames)).round()
+    kept = tuple(int(number) for number in spaced)
+    chosen = np.stack([frames[number] for number in kept])
+    width, height = next(iter(sizes))
+    notes = _describe_fit(width, height, size)
     if len(kept) < len(frames):
         notes = (f"{len(kept)} of {len(frames)} frames are used, evenly spaced", *notes)
     rate = min(60.0, max(1.0, rate * len(kept) / len(frames)))
-    return Upload(chosen, rate, notes)
+    side = choose_side(width, height, size)
+    # The file as it came is smaller than its frames: they are decoded again when they are needed.
+    originals = None if side is None else VideoBytes(data, kind, side, kept)
+    return Upload(chosen, rate, notes, originals)
 
 
 def _describe_fit(width: int, height: int, size: int) -> tuple[str, ...]:

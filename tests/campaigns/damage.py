@@ -123,7 +123,8 @@ def damage_yaml(draw: random.Random, text: str) -> str:
                 name, colon, _ = line.partition(":")
                 lines[number] = f"{name}{colon} {draw.choice(YAML_PIECES)}\n"
             case 2:
-                lines[number] = (line * draw.choice((2, 3, 2000)))[:100_000]
+                times = min(draw.choice((2, 3, 2000)), 100_000 // len(line) + 1)
+                lines[number] = (line * times)[:100_000]
             case 3:
                 lines[number] = line[place:] + line[:place]
     return "".join(lines)

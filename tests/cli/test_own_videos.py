@@ -135,3 +135,21 @@ def test_what_a_size_error_says(folder: Path) -> None:
     done = run_geoco("train", CONFIG, *TOY[:2], "--out", "runs/large", cwd=folder)
     assert "error: data.height=16 data.width=16: this model reads and draws 32 x 32" in done.stderr
     assert not (folder / "runs/large").exists()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["data.window.length=7", "train.phases=[{name: a, terms: [rec]}, {name: b, frames: 7}]"],
+)
+def test_clips_shorter_than_the_window(folder: Path, asked: str) -> None:
+    """Imported all the same, since other windows may fit; a training says it before it begins."""
+    if asked.startswith("data"):
+        arguments = (*TOY[:2], "data.path=stores/short", asked)
+        assert run_geoco("data", "import", CONFIG, *arguments, cwd=folder).returncode == 0
+    done = run_geoco("train", CONFIG, *TOY, asked, "--out", "runs/short", cwd=folder)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: stores/mine/train: no clip of 7 frames fits, the longest video has 6: lower "
+        "data.window.length, or frames in train.phases where they say so\n"
+    )
+    assert not (folder / "runs/short").exists()

@@ -32,7 +32,7 @@ def build_model(share: float = 1.0) -> Staitus:
     for part in (model.predictor, model.activity):
         for parameter in part.parameters():
             nn.init.normal_(parameter, std=0.5)
-    nn.init.constant_(model.activity.surety.bias, BIAS)
+    nn.init.constant_(model.activity.logit.bias, BIAS)
     model.set_gate_share(share)
     return model
 
@@ -60,8 +60,8 @@ def draw_slots() -> Slots:
 
 
 def test_all_slots_are_open_at_first() -> None:
-    surety = Activity(DIM, 4, 0.95)(torch.randn(3, DIM))
-    assert surety.tolist() == pytest.approx([0.95] * 3)
+    probability = Activity(DIM, 4, 0.95)(torch.randn(3, DIM))
+    assert probability.tolist() == pytest.approx([0.95] * 3)
 
 
 @torch.no_grad()
@@ -69,8 +69,8 @@ def test_all_slots_are_open_at_first() -> None:
 def test_gates_by_hand(share: float) -> None:
     """Open slots keep their alpha; closed ones what the ramp leaves of it."""
     model, slots = build_model(share), draw_slots()
-    surety = model.activity(slots.appearance)
-    is_open = surety > 0.5
+    probability = model.activity(slots.appearance)
+    is_open = probability > 0.5
     assert 0 < is_open.sum() < is_open.numel()
     kept = torch.where(is_open, 1.0, 1 - share).double()
     torch.testing.assert_close(model.compute_gates(slots.appearance), kept, atol=2e-12, rtol=0)
@@ -84,12 +84,14 @@ def test_gates_by_hand(share: float) -> None:
 
 
 def test_the_gate_learns_as_if_it_were_soft() -> None:
-    """From open and from closed slots alike: the gradient is that of the surety, times the ramp."""
+    """From open and from closed slots alike: the probability's gradient, times the ramp."""
     model, appearance = build_model(0.25), draw_slots().appearance
-    surety = model.activity(appearance)
-    assert 0 < (surety > 0.5).sum() < surety.numel()
-    weight = torch.randn_like(surety)
-    wanted = torch.autograd.grad(0.25 * (weight * surety).sum(), list(model.activity.parameters()))
+    probability = model.activity(appearance)
+    assert 0 < (probability > 0.5).sum() < probability.numel()
+    weight = torch.randn_like(probability)
+    wanted = torch.autograd.grad(
+        0.25 * (weight * probability).sum(), list(model.activity.parameters())
+    )
     actual = torch.autograd.grad(
         (weight * model.compute_gates(appearance)).sum(), list(model.activity.parameters())
     )
@@ -102,13 +104,13 @@ def test_closed_slots_can_be_opened_by_the_picture() -> None:
     appearance = slots.appearance.clone().requires_grad_()
     fields = model.decode_slots(Slots(appearance, slots.position, slots.scale))
     assert fields.rgb is not None
-    surety = model.activity(appearance)
+    probability = model.activity(appearance)
     compositing.composite(fields.rgb, compositing.compute_alpha(fields.logits)).sum().backward()
     gradients = [parameter.grad for parameter in model.activity.parameters()]
     assert all(g is not None and bool(g.isfinite().all()) for g in gradients)
-    closed = surety < 0.5
+    closed = probability < 0.5
     assert closed.any()
-    bias = model.activity.surety.bias
+    bias = model.activity.logit.bias
     assert bias.grad is not None
     assert bias.grad.abs() > 1e-6
 
@@ -185,8 +187,8 @@ def test_a_single_frame_predicts_nothing() -> None:
 @torch.no_grad()
 def test_closed_slots_are_told_to_the_evaluation() -> None:
     network, video = build_model(), draw_video()
-    surety = network.activity(network.bind(video, draw_starts()).slots.appearance)
-    network.activity.surety.bias.sub_(torch.logit(surety.median()))  # half of them are closed
+    probability = network.activity(network.bind(video, draw_starts()).slots.appearance)
+    network.activity.logit.bias.sub_(torch.logit(probability.median()))  # half of them are closed
     model = adapter(network)
     assert isinstance(model, VideoModel)
     tracked = model.track(video, draw_starts())

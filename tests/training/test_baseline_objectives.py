@@ -47,9 +47,9 @@ def test_overlap_by_hand() -> None:
     assert overlap_of_active(attention, alone).item() == 0
 
 
-def test_open_slots_are_counted_by_how_surely_they_are() -> None:
-    surety = torch.tensor([[[0.9, 0.1], [0.5, 0.1]]])
-    assert count_open(surety).item() == pytest.approx(0.4)
+def test_open_slots_are_counted_by_their_probability() -> None:
+    probability = torch.tensor([[[0.9, 0.1], [0.5, 0.1]]])
+    assert count_open(probability).item() == pytest.approx(0.4)
 
 
 def compute(

@@ -14,6 +14,7 @@ from helpers import ROOT, SMALL_OVERRIDES
 from rich.console import Console
 
 from geoco import config
+from geoco.cli import main
 from geoco.config import Config
 from geoco.data import open_dataset
 from geoco.editing.editor import Editor
@@ -106,6 +107,31 @@ def test_too_little_time_to_prepare(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not (tmp_path / "run").exists()
     go(load_small("train.feed=stream"), tmp_path / "run", minutes=0)
     assert checkpoints.read_weights(tmp_path / "run").step == 1
+
+
+def test_minutes_are_from_the_beginning_of_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that was an hour in coming here has nothing left of 59 minutes."""
+    (tmp_path / "small.yaml").write_text(load_small().to_yaml())
+    arguments = ["geoco", "train", str(tmp_path / "small.yaml"), "--accelerator", "cpu"]
+    for hours, out, steps in ((1, "late", 1), (0, "early", 7)):
+        monkeypatch.setattr("geoco.cli.training.BEGAN", time.monotonic() - 3600 * hours)
+        out = str(tmp_path / out)
+        monkeypatch.setattr(sys, "argv", [*arguments, "--minutes", "59", "--out", out])
+        with pytest.raises(SystemExit, match=r"^0$"):
+            main()
+        assert checkpoints.read_weights(Path(out)).step == steps
+
+
+def test_the_clock_is_read_before_all_that_takes_a_while() -> None:
+    code = "import sys, geoco.cli; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=True
+    )
+    loaded = done.stdout.split()
+    for name in ("typer", "pydantic", "geoco.config", "geoco.cli.main"):
+        assert loaded.index("geoco.cli.clock") < loaded.index(name)
 
 
 # -- one at a time ---------------------------------------------------------------------------------

@@ -2,18 +2,31 @@
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import uvicorn
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from helpers_web import HOME, Page, make_editor, make_frames, make_samples
 
+from geoco.config import SolidsConfig, WindowConfig
+from geoco.data import SolidsDataset
 from geoco.editing.editor import Editor, Scene
 from geoco.web import Settings, create_app
 from geoco.web.server import open_listener
+
+
+@pytest.fixture(scope="package", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Sums differ in their last digits by how many threads share them, and workers have fewer."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +63,12 @@ def page(client: TestClient) -> "Iterator[Page]":
 @pytest.fixture(scope="module")
 def address(editor: Editor, frames: np.ndarray) -> Iterator[str]:
     """Of a server that runs."""
+    with serve(editor, frames) as address:
+        yield address
+
+
+@contextmanager
+def serve(editor: Editor, frames: np.ndarray) -> Iterator[str]:
     app = create_app(editor, lambda: make_samples(frames), Settings(sessions=100))
     listener = open_listener("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, ws="none"))
@@ -58,6 +77,27 @@ def address(editor: Editor, frames: np.ndarray) -> Iterator[str]:
     yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     server.should_exit = True
     thread.join(20)
+
+
+@pytest.fixture(scope="module")
+def solids_frames() -> np.ndarray:
+    """Frames of the generator, twice as large as the model for them."""
+    dataset = SolidsDataset(
+        SolidsConfig(height=128, width=128, window=WindowConfig(length=2, stride=2)), "val"
+    )
+    return dataset.batch([7]).video.permute(0, 1, 3, 4, 2).numpy()[0]
+
+
+@pytest.fixture(scope="module")
+def solids_editor() -> Editor:
+    return Editor.load("geoco-solids")
+
+
+@pytest.fixture(scope="module")
+def solids_address(solids_editor: Editor, frames: np.ndarray) -> Iterator[str]:
+    """Of a server with the shipped model."""
+    with serve(solids_editor, frames) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

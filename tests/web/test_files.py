@@ -1,6 +1,9 @@
 """Files in and out: exports, uploads and edit lists are what the editor reads and writes."""
 
 import io
+import runpy
+import weakref
+import zipfile
 from pathlib import Path
 
 import av
@@ -10,6 +13,7 @@ from fastapi.testclient import TestClient
 from helpers_web import HOME, SIZE, Page, decode_image, encode_image, make_samples, read_pixels
 from PIL import Image
 
+from geoco import drawing, media
 from geoco.editing.editor import Editor, Film, Scene
 from geoco.media import Limits
 from geoco.web import Settings, create_app
@@ -47,27 +51,69 @@ def test_the_code_names_the_donors(page: Page) -> None:
     donor = page.open("film")
     state = page.edit(page.open(), op="transplant", slot=1, donor=donor["id"], donor_slot=2)
     code = page.get(f"/states/{state['id']}/export/edits.py").text
-    assert "edits.json holds them, too" in code
+    assert "edits.zip has them, too" in code
     assert "donor0 = editor.encode_video('donor0.png', seed=42" in code
     assert "scene = scene.transplant(1, donor0, donor_slot=2)" in code
     compile(code, "edits.py", "exec")
+
+
+def run_packed(data: bytes, folder: Path) -> Path:
+    """Unpack a script and run it; where its results are."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        archive.extractall(folder)
+    runpy.run_path(str(next(folder.glob("*/*.py"))))
+    return next(folder.iterdir())
+
+
+def test_the_packed_script_runs_with_its_donors(
+    page: Page,
+    editor: Editor,
+    frames: np.ndarray,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Editor, "load", classmethod(lambda cls, name: editor))
+    donor = page.edit(page.open("two"), op="move", slot=2, dx=2)
+    # Larger than the model: what is packed is of the model's size, and so is its result.
+    state = page.post("/uploads", content=encode_image(frames[0, 0].repeat(3, 0).repeat(3, 1)))
+    state = page.edit(state, op="transplant", slot=1, donor=donor["id"], donor_slot=2)
+    answer = page.get(f"/states/{state['id']}/export/edits.zip?name=photo")
+    assert answer.headers["content-disposition"] == 'attachment; filename="photo-edits.zip"'
+    folder = run_packed(answer.content, tmp_path / "picture")
+    assert {path.name for path in folder.iterdir()} == {
+        "photo-edits.py",
+        "photo-edits-scene.png",
+        "photo-edits-donor0.png",
+        "photo-edits-edited.png",
+    }
+    edited = decode_image((folder / "photo-edits-edited.png").read_bytes())
+    assert np.array_equal(edited, read_pixels(state))
+    film = page.open("film")
+    film = page.edit(film, op="transplant", slot=1, donor=film["id"], donor_slot=2)
+    path = f"/states/{film['id']}/export"
+    folder = run_packed(page.get(f"{path}/edits.zip").content, tmp_path / "film")
+    written = (folder / "edits-edited.mp4").read_bytes()
+    assert read_mp4(written) == pytest.approx(read_mp4(page.get(f"{path}/video.mp4").content))
+
+
+def read_mp4(data: bytes) -> np.ndarray:
+    with av.open(io.BytesIO(data)) as video:
+        return np.stack([frame.to_ndarray(format="rgb24") for frame in video.decode(video=0)])
 
 
 def test_exported_videos(page: Page, editor: Editor, frames: np.ndarray) -> None:
     expected = editor.encode_video(frames[0]).remove(1)
     state = page.edit(page.open("film"), op="remove", slot=1)
     path = f"/states/{state['id']}/export"
-    with av.open(io.BytesIO(page.get(f"{path}/video.mp4?zoom=4").content)) as video:
-        shown = [frame.to_ndarray(format="rgb24") for frame in video.decode(video=0)]
-    assert np.stack(shown).shape == (6, 4 * SIZE, 4 * SIZE, 3)
+    shown = read_mp4(page.get(f"{path}/video.mp4?zoom=4").content)
+    assert shown.shape == (6, 4 * SIZE, 4 * SIZE, 3)
     large = expected.images.repeat(4, 1).repeat(4, 2)
-    assert np.abs(np.stack(shown).astype(int) - large).mean() < 8
+    assert np.abs(shown.astype(int) - large).mean() < 8
     with Image.open(io.BytesIO(page.get(f"{path}/animation.gif").content)) as animation:
         assert animation.size == (SIZE, SIZE)
-    with av.open(io.BytesIO(page.get(f"{path}/original.mp4?zoom=4").content)) as video:
-        before = [frame.to_ndarray(format="rgb24") for frame in video.decode(video=0)]
+    before = read_mp4(page.get(f"{path}/original.mp4?zoom=4").content)
     source = frames[0].repeat(4, 1).repeat(4, 2)
-    assert np.abs(np.stack(before).astype(int) - source).mean() < 8
+    assert np.abs(before.astype(int) - source).mean() < 8
     code = page.get(f"{path}/edits.py").text
     assert "scene = editor.encode_video('original.mp4', seed=42)" in code
     replayed = Film.replay(page.get(f"{path}/edits.json").text, editor)
@@ -165,3 +211,45 @@ def test_pictures_at_their_own_size(page: Page, editor: Editor) -> None:
     exported = page.get(f"/states/{edited['id']}/export/own-size.png").content
     assert np.array_equal(decode_image(exported), editor.encode(picture).remove(1).render())
     page.get(f"/states/{edited['id']}/export/own-size.png?zoom=64", 422)
+
+
+def test_films_at_their_own_size(
+    editor: Editor, frames: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an uploaded film the file is kept; its frames are drawn and written one at a time."""
+    large = frames[0].repeat(3, 1).repeat(3, 2)
+    large[:, ::2, ::2] = 255 - large[:, ::2, ::2]  # what no picture of the model's size has
+    film = editor.encode_video(large[[0, 1, 2, 4, 5]]).remove(1)  # evenly spaced
+    data = media.encode_animated_png(list(large), 100)
+    app = create_app(editor, lambda: make_samples(frames), Settings(film_frames=5))
+    with TestClient(app, base_url=HOME) as client:
+        page = Page(client)
+        state = page.post("/uploads", content=data)
+        assert (state["frames"], state["own_size"]) == (5, 3 * SIZE)
+        session = app.state.service.sessions.find(page.root.split("/")[-1])
+        start = session.find_state(state["id"]).start
+        assert start.originals.data == data
+        assert sum(size for _, size in start.arrays) == len(data) + start.frames.nbytes
+        assert session.held > len(data)
+        edited = page.edit(state, op="remove", slot=1)
+        path = f"/states/{edited['id']}/export"
+        picture = page.get(f"{path}/own-size.png?frame=3&name=clip")
+        assert "clip-frame-3-edited-own-size.png" in picture.headers["content-disposition"]
+        expected = list(film.render())
+        assert np.array_equal(decode_image(picture.content), expected[3])
+        drawn: list[weakref.ref[np.ndarray]] = []
+        alive = []
+        magnify = drawing.magnify
+
+        def watch(picture: np.ndarray, zoom: int) -> np.ndarray:
+            large = magnify(picture, zoom)
+            drawn.append(weakref.ref(large))
+            alive.append(sum(one() is not None for one in drawn))
+            return large
+
+        monkeypatch.setattr(drawing, "magnify", watch)
+        video = read_mp4(page.get(f"{path}/own-size.mp4").content)
+    assert video.shape == (5, 3 * SIZE, 3 * SIZE, 3)
+    assert np.abs(video.astype(int) - np.stack(expected)).mean() < 20
+    assert len(drawn) == 5
+    assert max(alive) <= 3  # the first, the one before and the new one

@@ -1,10 +1,14 @@
 """The page in a real browser: files in and out, videos, reloads, phones."""
 
 import base64
+import io
 import re
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import av
 import numpy as np
 import pytest
 from helpers_browser import (
@@ -22,6 +26,7 @@ from helpers_browser import (
 from helpers_web import decode_image, encode_image
 from playwright.sync_api import Browser, Page, expect
 
+from geoco import media
 from geoco.editing.editor import Editor, Film, Scene
 
 pytestmark = needs_chromium
@@ -38,21 +43,22 @@ def test_exports(page: Page, scene: Scene, slot: int, editor: Editor) -> None:
     wait_until_settled(page)
     expected = scene.remove(slot)
     exports = {}
-    for title in ("Picture png", "Edit list", "Python py"):
+    for title in ("Picture png", "Edit list", "Python zip"):
         with page.expect_download() as download:
             page.locator("#exports a").filter(has_text=title.split()[0]).first.click()
         exports[download.value.suggested_filename] = Path(download.value.path()).read_bytes()
     # Named by what was opened, and by what they are.
-    assert set(exports) == {"one-edited.png", "one-edits.json", "one-edits.py"}
+    assert set(exports) == {"one-edited.png", "one-edits.json", "one-edits.zip"}
     assert np.array_equal(decode_image(exports["one-edited.png"]), expected.image)
     assert np.array_equal(
         Scene.replay(exports["one-edits.json"].decode(), editor).image, expected.image
     )
-    code = exports["one-edits.py"].decode()
+    with zipfile.ZipFile(io.BytesIO(exports["one-edits.zip"])) as archive:
+        code = archive.read("one-edits/one-edits.py").decode()
     assert f"scene = scene.remove({slot})" in code
-    assert "encode('one-original.png'" in code
     page.click("#code-details summary")
-    expect(page.locator("#code")).to_have_text(code)
+    expect(page.locator("#code")).to_contain_text(f"scene = scene.remove({slot})")
+    expect(page.locator("#code")).to_contain_text("encode('one-original.png'")
     # What was taken away can be opened again.
     page.set_input_files(
         "#file",
@@ -164,7 +170,7 @@ def test_work_survives_a_reload(page: Page, editor: Editor, frames: np.ndarray) 
         page.click("#undo")
         wait_for_image(page, expected.image)
     expect(page.locator("#undo")).to_be_disabled()
-    assert page.get_attribute("#exports a[data-file='edits.py']", "href").endswith("name=b")
+    assert page.get_attribute("#exports a[data-file='edits.zip']", "href").endswith("name=b")
     # Also what needs the file again: the server still has it.
     page.click("#again")
     wait_for_image(page, editor.encode(frames[1, 0], seed=43).image)
@@ -216,11 +222,7 @@ def test_a_page_says_that_the_server_has_forgotten(page: Page, slot: int) -> Non
 def test_uploads_show_how_far_they_are(page: Page, editor: Editor) -> None:
     picture = np.random.default_rng(0).integers(0, 256, (160, 160, 3), dtype=np.uint8)
     data = encode_image(picture)
-    network = page.context.new_cdp_session(page)
-    slow = {"offline": False, "latency": 0, "downloadThroughput": -1}
-    network.send(
-        "Network.emulateNetworkConditions", {**slow, "uploadThroughput": len(data)}
-    )  # a second
+    slow_down(page, len(data))
     page.set_input_files("#file", {"name": "b.png", "mimeType": "image/png", "buffer": data})
     expect(page.locator("#upload-text")).to_have_text(re.compile(r"Sending b.png: [1-9]\d?%"))
     assert 0 < page.evaluate("() => document.getElementById('progress').value") <= 1
@@ -239,3 +241,76 @@ def test_a_phone(browser: Browser, address: str, scene: Scene, slot: int) -> Non
               (one) => one.getBoundingClientRect().height < 36).length"""
         )
         assert small == 0
+
+
+# -- at the own size -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"viewport": DESKTOP}, {"viewport": PHONE, "is_mobile": True, "color_scheme": "dark"}],
+    ids=["desktop", "phone"],
+)
+def test_own_sizes_can_be_taken_away(
+    browser: Browser,
+    solids_address: str,
+    solids_editor: Editor,
+    solids_frames: np.ndarray,
+    options: dict[str, Any],
+) -> None:
+    scene = solids_editor.encode(solids_frames[0])
+    slots = [slot for slot in scene.slots if not slot.is_background and slot.area >= 40]
+    slot = slots[0].index
+    animation = media.encode_animated_png(list(solids_frames), 100)
+    uploads = [("photo.png", encode_image(solids_frames[0]), "Picture", "png")]
+    if "is_mobile" not in options:
+        uploads.append(("clip.png", animation, "Video", "mp4"))
+    taken = []
+    for page in open_page(browser, solids_address, **options):
+        for name, data, title, kind in uploads:
+            page.set_input_files("#file", {"name": name, "mimeType": "image/png", "buffer": data})
+            expect(page.locator("#warnings")).to_contain_text("128 x 128 pixels")
+            wait_until_settled(page)
+            page.click(f"#objects [data-slot='{slot}']")
+            page.click("#remove")
+            expect(page.locator("#undo")).to_be_enabled()
+            wait_until_settled(page)
+            width = page.evaluate("() => document.documentElement.scrollWidth")
+            assert width <= options["viewport"]["width"]
+            with page.expect_download() as download:
+                page.locator("#exports a").filter(has_text=f"{title}, 128 × 128").click()
+            assert download.value.suggested_filename == f"{Path(name).stem}-edited-own-size.{kind}"
+            taken.append(Path(download.value.path()).read_bytes())
+    picture = decode_image(taken[0])
+    assert np.array_equal(picture, scene.remove(slot).render())
+    assert picture.shape == (128, 128, 3)
+    # Outside of the edit the picture is the file's, to the bit.
+    same = (picture == solids_frames[0]).all(-1)
+    left, top, right, bottom = (2 * side for side in slots[0].box or ())
+    assert not same[top:bottom, left:right].all()
+    assert 0.8 < same.mean() < 1
+    if len(taken) == 1:
+        return
+    with av.open(io.BytesIO(taken[1])) as video:
+        drawn = np.stack([frame.to_ndarray(format="rgb24") for frame in video.decode(video=0)])
+    expected = np.stack(list(solids_editor.encode_video(solids_frames).remove(slot).render()))
+    assert drawn.shape == expected.shape == (2, 128, 128, 3)
+    assert np.abs(drawn.astype(int) - expected).mean() < 3
+
+
+def test_donors_show_how_far_they_are(page: Page) -> None:
+    picture = np.random.default_rng(0).integers(0, 256, (160, 160, 3), dtype=np.uint8)
+    data = encode_image(picture)
+    slow_down(page, len(data))
+    page.set_input_files("#giver-file", {"name": "d.png", "mimeType": "image/png", "buffer": data})
+    sending = page.locator("#giver-upload")
+    expect(sending.locator("label")).to_have_text(re.compile(r"Sending d.png: [1-9]\d?%"))
+    expect(page.locator("#tray-hint")).not_to_contain_text("Choose a scene")
+    expect(sending).to_be_hidden()
+    expect(page.locator("#upload")).to_be_hidden()
+
+
+def slow_down(page: Page, bytes_a_second: int) -> None:
+    network = page.context.new_cdp_session(page)
+    slow = {"offline": False, "latency": 0, "downloadThroughput": -1}
+    network.send("Network.emulateNetworkConditions", {**slow, "uploadThroughput": bytes_a_second})

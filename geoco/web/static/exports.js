@@ -34,9 +34,12 @@ export class Exports {
       ...(isVideo
         ? [["Video", "video.mp4", { zoom: large }], ["GIF", "animation.gif", { zoom: large }]]
         : []),
+      ...(isVideo && state.own_size > state.size
+        ? [[`Video, ${state.own_size} × ${state.own_size}`, "own-size.mp4", {}]]
+        : []),
       isVideo ? ["Original", "original.mp4", {}] : ["Original", "original.png", {}],
       ["Edit list", "edits.json", {}],
-      ["Python", "edits.py", {}],
+      ["Python, with its files", "edits.zip", {}],
     ];
     const links = files.map(([title, file, query]) => {
       const link = document.createElement("a");

@@ -13,6 +13,7 @@ import { Numbers, Objects } from "./objects.js";
 import { Stage } from "./stage.js";
 import { Timeline } from "./timeline.js";
 import { Tray } from "./tray.js";
+import { sendFile } from "./uploading.js";
 
 const element = (id) => document.getElementById(id);
 
@@ -86,24 +87,8 @@ class Page {
   }
 
   openFile(file) {
-    const load = (again) => this.sendFile(file, again);
+    const load = (again) => sendFile(this.server, file, element("upload"), again);
     return this.open({ load, name: file.name });
-  }
-
-  // How far an upload is; then the server reads and encodes what it got.
-  async sendFile(file, seed) {
-    const report = (share) => {
-      element("upload").hidden = false;
-      element("progress").value = share;
-      const percent = Math.floor(100 * share);
-      element("upload-text").textContent =
-        share < 1 ? `Sending ${file.name}: ${percent}%` : `Reading ${file.name} …`;
-    };
-    try {
-      return await this.server.openFile(file, seed, report);
-    } finally {
-      element("upload").hidden = true;
-    }
   }
 
   // `origin.load(seed)` asks the server; the same scene can be opened again from other places.

@@ -2,6 +2,7 @@
 // to the selected one.
 
 import { Frame } from "./frames.js";
+import { sendFile } from "./uploading.js";
 
 const element = (id) => document.getElementById(id);
 const THUMB = 56;
@@ -27,7 +28,10 @@ export class Tray {
     giver.append(new Option("a file …", FILE));
     giver.addEventListener("change", () => this.#choose(giver.value));
     const file = element("giver-file");
-    file.addEventListener("change", () => file.files[0] && this.#load(server.openFile(file.files[0])));
+    file.addEventListener("change", () => {
+      if (file.files[0]) this.#load(sendFile(server, file.files[0], element("giver-upload")));
+      file.value = "";
+    });
     element("backdrop").addEventListener("click", backdrop);
     window.addEventListener("pointermove", (event) => this.#moved(event));
     window.addEventListener("pointerup", (event) => this.#released(event));

@@ -105,9 +105,8 @@ def run_load(clients: int, seconds: float, seed: int = 0, unfinished: int = UNFI
         if "Traceback" in written:
             load.failures.append(f"the server wrote a traceback: {written[-600:]}")
     finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait(30)
+        process.kill()  # nothing where it has ended
+        process.communicate()  # closes its pipes
     most = 1.2 * Settings().all_bytes / MEBIBYTE
     if load.peak > most:
         load.failures.append(f"{clients} clients: {load.peak:.0f} MiB, more than {most:.0f}")

@@ -125,9 +125,7 @@ def main() -> None:
     loaded = pretrained.load(arguments.model)
     model = adapter(loaded.model, loaded.config)
     dataset = SolidsDataset(SolidsConfig(), "val")
-    windows = choose_windows(dataset, arguments.windows)
-    if arguments.spread:
-        windows = np.linspace(0, len(dataset) - 1, arguments.windows).round().astype(np.int64)
+    windows = choose_windows(dataset, arguments.windows, arguments.spread)
     factual = compute_factual_of(model, dataset, windows, BATCH)
     assert factual.reference is not None
     total = Counts()

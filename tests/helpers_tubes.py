@@ -19,7 +19,7 @@ from geoco.evaluation.video import (
     TubeRecords,
 )
 from geoco.evaluation.video_rows import choose_first_windows, compute_video_factual
-from geoco.evaluation.windows import Windows
+from geoco.evaluation.windows import Windows, choose_windows
 from geoco.geometry import build_grid
 from geoco.models.slots import Slots
 
@@ -145,7 +145,7 @@ def record_tubes(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> TubeRecords:
     """The records of a dataset's first windows."""
-    chosen = choose_first_windows(dataset, limit)
+    chosen = choose_first_windows(dataset, choose_windows(dataset, limit))
     factual = compute_video_factual(model, dataset, chosen, batch)
     return tubes.record_tubes(model, factual, batch, progress)
 

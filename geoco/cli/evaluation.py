@@ -35,6 +35,10 @@ def evaluate(
         str, typer.Option(help="Of windows of several: all, or the first of each.")
     ] = "all",
     windows: Annotated[int | None, typer.Option(min=2, help="The first so many only.")] = None,
+    spread: Annotated[
+        bool,
+        typer.Option("--spread", help="So many at equal steps from all, and not the first."),
+    ] = False,
     extended_windows: Annotated[
         int | None, typer.Option(min=1, help="The same for the finite-grid table alone.")
     ] = None,
@@ -80,6 +84,8 @@ def evaluate(
     names = None if tables == "all" else tuple(tables.split(","))
     if frames not in get_args(evaluation.FrameChoice):
         raise GeocoError(f"--frames {frames}: expected all or first")
+    if spread and windows is None:
+        raise GeocoError("--spread says which windows --windows takes: give their number with it")
     dataset = open_dataset(config.data, parse_split(split))
     if isinstance(dataset, SolidsDataset):
         dataset.device = device
@@ -98,6 +104,7 @@ def evaluate(
             report_by_name(bars),
             tile,
             "first" if frames == "first" else None,
+            spread,
         )
     for line in describe_headline(results.tables):
         console.print(line, highlight=False, soft_wrap=True)

@@ -60,24 +60,26 @@ def evaluate(
     progress: TableProgress = lambda table, done, total: None,
     tile: int | None = None,
     frames: FrameChoice | None = None,
+    spread: bool = False,
 ) -> Results:
     """Compute those of `tables` that `out` does not have yet; write all as Markdown and LaTeX.
 
     Without `tables`, all that fit this model and dataset. `name` says which model this is, in the
     tables and to tell its results from another's. `batch` is how many scenes are decoded at once,
-    and changes nothing else. The finite-grid table can be limited to fewer windows by itself, for
-    it draws on a canvas nine times as large, `tile` slots at once (by the batch if not given).
-    A model that tracks slots is scored on all frames of windows of several, unless `frames` says
-    "first"; any other on the first. `figures` draws pictures of the editing table. All of it
+    and changes nothing else. `windows` limits how many there are: the first of each video first, or
+    with `spread` some at equal steps from all. The finite-grid table can be limited to fewer by
+    itself, for it draws on a canvas nine times as large, `tile` slots at once (by the batch if not
+    given). A model that tracks slots is scored on all frames of windows of several, unless `frames`
+    says "first"; any other on the first. `figures` draws pictures of the editing table. All of it
     without TF32 and autocast, so that devices differ by rounding alone.
     """
     unknown = [table for table in tables or () if table not in TABLES]
     if unknown:
         raise GeocoError(f"there is no table '{unknown[0]}': choose from {', '.join(TABLES)}")
     whole_videos = choose_protocol(model, dataset, frames)
-    shared = describe_population(model, dataset, name, windows, whole_videos)
+    shared = describe_population(model, dataset, name, windows, whole_videos, spread)
     evaluation = Evaluation(
-        model, dataset, out, batch, windows, extended_windows, progress, tile, whole_videos
+        model, dataset, out, batch, windows, extended_windows, progress, tile, whole_videos, spread
     )
     about = {key: {**shared, **table.about(evaluation)} for key, table in TABLES.items()}
     # All are looked at first: what does not belong here should not show up after an hour.
@@ -136,9 +138,10 @@ def describe_population(
     name: str,
     limit: int | None = None,
     whole_videos: bool = False,
+    spread: bool = False,
 ) -> dict[str, Any]:
     """The population in full: what two results must share to be compared."""
-    chosen = choose_windows(dataset, limit)
+    chosen = choose_windows(dataset, limit, spread)
     sources = dataset.sources
     names = [sources[window] for window in chosen]
     # Names alone do not tell two datasets apart; two windows do, and cost nothing.
@@ -175,6 +178,8 @@ def describe_population(
     if ends.masks is not None and ends.masks.shape[-2:] != ends.video.shape[-2:]:
         height, width = ends.masks.shape[-2:]
         about["size of masks"] = f"{height} x {width}, alpha enlarged bilinearly before its argmax"
+    if spread and limit is not None:
+        about["choice of windows"] = "at equal steps from all"
     if whole_videos:
         about |= {
             "frame": ALL_FRAMES,

@@ -10,6 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from jaxtyping import Int64
+
 from geoco import edit_maps
 from geoco.errors import GeocoError
 from geoco.evaluation import (
@@ -48,25 +51,29 @@ class Evaluation:
     progress: TableProgress
     tile: int | None
     whole_videos: bool = False  # all frames of every window, or the first
+    spread: bool = False  # so many windows at equal steps from all, or the first
 
     @cached_property
     def factual(self) -> Factual:
         report = self.report_on("factual slots")
         if not self.whole_videos:
-            return windows.compute_factual(
-                self.model, self.dataset, self.batch, self.windows, report
+            return windows.compute_factual_of(
+                self.model, self.dataset, self.chosen, self.batch, report
             )
-        chosen = windows.choose_windows(self.dataset, self.windows)
         return video_rows.compute_video_factual(
-            self.model, self.dataset, chosen, self.batch, report
+            self.model, self.dataset, self.chosen, self.batch, report
         )
+
+    @cached_property
+    def chosen(self) -> Int64[np.ndarray, " window"]:
+        return windows.choose_windows(self.dataset, self.windows, self.spread)
 
     @property
     def first_windows(self) -> Factual:
         """All that whole-video editing looks at: no more is computed than that, if it is alone."""
         if "factual" in vars(self):
             return self.factual
-        chosen = video_rows.choose_first_windows(self.dataset, self.windows)
+        chosen = video_rows.choose_first_windows(self.dataset, self.chosen)
         report = self.report_on("factual slots")
         return video_rows.compute_video_factual(
             self.model, self.dataset, chosen, self.batch, report

@@ -32,10 +32,12 @@ def choose_seed(model: SlotModel) -> int:
     return VIDEO_SEED if getattr(model, "carries", True) else SEED
 
 
-def choose_first_windows(dataset: Windows, limit: int | None = None) -> Int64[np.ndarray, " video"]:
-    """The first window of every video, or of the first `limit` videos."""
+def choose_first_windows(
+    dataset: Windows, chosen: Int64[np.ndarray, " window"] | None = None
+) -> Int64[np.ndarray, " video"]:
+    """The first window of every video, or the first of those that were chosen."""
     sources, first = dataset.sources, dict[str, int]()
-    for window in choose_windows(dataset, limit):
+    for window in choose_windows(dataset, None) if chosen is None else chosen:
         first.setdefault(sources[window], int(window))
     return np.array(list(first.values()), dtype=np.int64)
 

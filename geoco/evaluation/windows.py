@@ -163,10 +163,19 @@ def order_window_major(sources: Sequence[str]) -> Int64[np.ndarray, " window"]:
     return np.argsort(turn, kind="stable")
 
 
-def choose_windows(dataset: Windows, limit: int | None) -> Int64[np.ndarray, " window"]:
-    """All windows, or some: those that come first in window-major order, to keep videos many."""
+def choose_windows(
+    dataset: Windows, limit: int | None, spread: bool = False
+) -> Int64[np.ndarray, " window"]:
+    """All windows, or some: those that come first in window-major order, to keep videos many.
+
+    Those are the starts of videos, which need not be like the rest of them; `spread` takes some at
+    equal steps from all windows instead.
+    """
     if len(dataset) == 0 or (limit is not None and limit < 1):
         raise GeocoError("an evaluation needs at least one window, got none")
+    if spread and limit is not None:
+        places = np.linspace(0, len(dataset) - 1, min(limit, len(dataset)))
+        return places.round().astype(np.int64)
     return np.sort(order_window_major(dataset.sources)[:limit])
 
 

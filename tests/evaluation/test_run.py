@@ -161,6 +161,23 @@ def test_a_part_of_the_windows_starts_as_it_does_among_all() -> None:
     )
 
 
+def test_spread_windows_are_at_equal_steps_from_all_and_a_population_of_their_own(
+    tmp_path: Path,
+) -> None:
+    model, dataset = make_tiny_model(), make_small_solids()
+    assert len(dataset) == 12
+    assert windows.choose_windows(dataset, 4, spread=True).tolist() == [0, 4, 7, 11]
+    assert windows.choose_windows(dataset, 99, spread=True).tolist() == list(range(12))
+    assert windows.choose_windows(dataset, None, spread=True).size == 12
+    here, there = tmp_path / "first", tmp_path / "spread"
+    first = evaluate(model, dataset, here, "tiny", ("factual",), windows=4)
+    spread = evaluate(model, dataset, there, "tiny", ("factual",), windows=4, spread=True)
+    assert spread.tables["factual"]["windows"] == first.tables["factual"]["windows"] == 4
+    assert spread.tables["factual"]["psnr"] != first.tables["factual"]["psnr"]
+    with pytest.raises(GeocoError, match="choice of windows"):
+        evaluate(model, dataset, there, "tiny", ("factual",), windows=4)
+
+
 def test_window_major_order() -> None:
     assert order_window_major(["a", "a", "b", "b", "b", "c"]).tolist() == [0, 2, 5, 1, 3, 4]
 

@@ -21,6 +21,9 @@ def train(
     origin: Annotated[
         Path | None, typer.Option("--from", help="A checkpoint of another run, to begin there.")
     ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="Of a model, by name, run or file, to begin with at step 0.")
+    ] = None,
     minutes: Annotated[
         float | None, typer.Option(min=0, help="Stop after so long, ready to be resumed.")
     ] = None,
@@ -36,14 +39,20 @@ def train(
         from geoco.training import launch
     if (path is None) == (resume is None):
         raise GeocoError("give either a configuration to start a run or --resume RUN, not both")
-    if resume is not None and (overrides or out or origin):
+    if resume is not None and (overrides or out or origin or weights):
         raise GeocoError(
-            "--resume goes on with a run as it was started, without overrides, --out or --from"
+            "--resume goes on with a run as it was started, without overrides, --out, --from or "
+            "--weights"
+        )
+    if origin is not None and weights is not None:
+        raise GeocoError(
+            "give either --from, which goes on at a checkpoint's step, or --weights, which begins "
+            "at step 0, not both"
         )
     config = None if path is None else configuration.load(path, overrides or ())
     folder = resume or out or Path("runs") / (path.stem if path else "run")
     machine = launch.Machine(accelerator, devices, nodes)
-    launch.start_training(config, folder, machine, minutes, console, origin, BEGAN)
+    launch.start_training(config, folder, machine, minutes, console, origin, BEGAN, weights)
 
 
 def draw_curriculum(

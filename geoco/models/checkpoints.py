@@ -115,6 +115,12 @@ def branch(origin: Path, folder: Path, config: Config) -> Path:
     return save(folder, weights.step, config, weights.tensors, state.tensors, weights.extra)
 
 
+def begin(folder: Path, config: Config, weights: Mapping[str, Tensor]) -> Path:
+    """Begin a run with weights alone: a checkpoint of step 0, whose state is empty."""
+    folder.mkdir()
+    return save(folder, 0, config, weights, {})
+
+
 def write_weights(
     path: Path,
     step: int,

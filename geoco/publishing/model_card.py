@@ -56,6 +56,7 @@ class History:
     machine: str | None = None
     software: str | None = None
     began: str | None = None  # with what other runs' checkpoints, if they were set otherwise
+    weights: str | None = None  # the model whose weights it began with at step 0
 
 
 @dataclass(frozen=True)
@@ -194,10 +195,12 @@ the package, its folder or its id on the Hub stands for the name."""
             f"| {name} | {trainable:,}{f' and {frozen:,} frozen' if frozen else ''} |"
             for name, trainable, frozen in parameter_table(self.model)
         ]
-        again = "does the same again"
+        command, again = "geoco train config.yaml", "does the same again"
+        if history.weights is not None:
+            command += f" --weights {history.weights}"
         if self.selector is not None:  # one of later did not act on the training
             again = "trains a model like it, whose selector learns along"
-        elif history.began is not None:
+        elif history.began is not None and history.weights is None:
             again = "trains a model like it, by this configuration from the first step on"
         return "\n".join(
             (
@@ -208,8 +211,7 @@ the package, its folder or its id on the Hub stands for the name."""
                 "\n| Part | Parameters |",
                 "|---|---:|",
                 *counts,
-                "\n[config.yaml](config.yaml) is the whole configuration: "
-                f"`geoco train config.yaml` {again}.",
+                f"\n[config.yaml](config.yaml) is the whole configuration: `{command}` {again}.",
             )
         )
 
@@ -293,6 +295,7 @@ def read_history(run: Path | None, step: int, every: int) -> History:
     machine: str | None
     software: str | None
     began: str | None
+    weights: str | None
     try:
         known = parse_json((run / run_folder.ENVIRONMENT).read_text(encoding="utf-8"))
         device = "CPU" if known["device"] == "cpu" else str(known["device"])
@@ -300,16 +303,18 @@ def read_history(run: Path | None, step: int, every: int) -> History:
         # A package that was run without being installed has no version.
         ours = f"geoco {known['geoco']}, " if known["geoco"] else ""
         software = f"{ours}PyTorch {known['torch']}, Python {known['python']}"
-        began = _describe_origins(known.get("began", []))
+        origins = known.get("began", [])
+        began = _describe_origins(origins)
+        weights = origins[0].get("weights") if len(origins) == 1 else None
     except (OSError, ValueError, KeyError, TypeError):
-        machine = software = began = None
+        machine = software = began = weights = None
     try:
         pace = metrics_log.read_metrics(run / _PACE)
         steps, each = pace["step"], pace["milliseconds_per_step"]
     except (GeocoError, KeyError):
-        return History(None, machine, software, began)
+        return History(None, machine, software, began, weights)
     if steps and steps[0] > every:
-        return History(None, machine, software, began)
+        return History(None, machine, software, began, weights)
     spent = sum(
         (after - before) * milliseconds
         for (before, after), milliseconds in zip(
@@ -317,16 +322,18 @@ def read_history(run: Path | None, step: int, every: int) -> History:
         )
         if after <= step
     )
-    return History(spent / 3_600_000 if spent else None, machine, software, began)
+    return History(spent / 3_600_000 if spent else None, machine, software, began, weights)
 
 
 def _describe_origins(origins: Sequence[Mapping[str, Any]]) -> str | None:
-    sentences = [
-        f"at step {origin['step']:,} of a run with another "
-        + ", ".join(f"`{name}`" for name in origin["differs"])
-        for origin in origins
-        if origin["differs"]
-    ]
+    sentences = []
+    for origin in origins:
+        differs = ", ".join(f"`{name}`" for name in origin["differs"])
+        if "weights" in origin:
+            text = f"with the weights of `{origin['weights']}` at its step {origin['trained']:,}"
+            sentences.append(text + (f", trained with another {differs}" if differs else ""))
+        elif differs:
+            sentences.append(f"at step {origin['step']:,} of a run with another {differs}")
     return "; ".join(sentences) or None
 
 

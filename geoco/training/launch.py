@@ -15,13 +15,13 @@ from geoco.config import Config, WindowConfig
 from geoco.data import open_dataset, open_training
 from geoco.data.features import read_feature_index
 from geoco.errors import GeocoError
-from geoco.models import checkpoints
+from geoco.models import checkpoints, pretrained
 from geoco.models.build import build
 from geoco.ops.steered import choose_backend
 from geoco.training.curriculum import Curriculum
 from geoco.training.metrics_log import read_metrics
 from geoco.training.quality import write_run_quality
-from geoco.training.run_folder import Run
+from geoco.training.run_folder import Run, StartWeights
 from geoco.training.step import find_objective
 from geoco.training.trainer import Trainer
 from geoco.training.wandb_log import import_wandb
@@ -44,24 +44,30 @@ def start_training(
     console: Console,
     origin: Path | None = None,
     began: float | None = None,
+    weights: str | None = None,
 ) -> None:
-    """Go on with the run that is there, or start one by a config, maybe at a checkpoint's step.
+    """Go on with the run that is there, or start one by a config.
+
+    That begins anew, at the step of a checkpoint (`origin`), or anew with a model's weights.
 
     What cannot begin leaves no folder behind. The minutes are from `began` on, a time of the
     monotonic clock, or from now.
     """
     began = time.monotonic() if began is None else began
     until = None if minutes is None else began + 60 * minutes
+    start = None
     if config is not None:
         check_start(config)
         if origin is not None:
             _check_origin(origin, config)
+        if weights is not None:
+            start = _read_start(weights, config)
     settings = (Run.open(folder).config if config is None else config).train
     if settings.wandb is not None:
         import_wandb()
     fabric = _launch_fabric(machine, settings.precision)
     if config is not None and fabric.is_global_zero:
-        Run.create(folder, config, origin)
+        Run.create(folder, config, origin, start)
     fabric.barrier()
     run = Run.open(folder)
     try:
@@ -155,6 +161,14 @@ def _check_origin(origin: Path, config: Config) -> None:
             f"{origin}: it is at step {weights.step:,}, and this schedule ends at {steps:,}: begin "
             "with an earlier checkpoint"
         )
+
+
+def _read_start(name: str, config: Config) -> StartWeights:
+    """A model's weights, if the configuration's model can have them; before anything is written."""
+    weights = checkpoints.read_weights(pretrained.find_weights(name))
+    model = build(config.model, pretrained=False)
+    checkpoints.load_into(model, weights.tensors, name)
+    return StartWeights(Path(name).name, weights.config, weights.step, model.state_dict())
 
 
 def _launch_fabric(machine: Machine, precision: Literal["bf16-mixed", "32-true"]) -> Fabric:

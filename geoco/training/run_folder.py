@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from geoco import config as configuration
 from geoco.config import Config
@@ -50,6 +51,16 @@ To go on with it: `geoco train --resume RUN`, where RUN is this folder.
 
 
 @dataclass(frozen=True)
+class StartWeights:
+    """Weights that a training begins with, by the name of the model that they are of."""
+
+    name: str
+    config: Config  # by which they were trained
+    step: int
+    tensors: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
 class Run:
     """A folder that `geoco train` writes to; use `create` or `open`."""
 
@@ -57,8 +68,17 @@ class Run:
     config: Config
 
     @classmethod
-    def create(cls, folder: Path, config: Config, origin: Path | None = None) -> "Run":
-        """Start a run in a folder that is new or empty, with another run's checkpoint if given."""
+    def create(
+        cls,
+        folder: Path,
+        config: Config,
+        origin: Path | None = None,
+        start: StartWeights | None = None,
+    ) -> "Run":
+        """Start a run in a folder that is new or empty.
+
+        With another run's checkpoint it begins where that is, with weights at its own step 0.
+        """
         if (folder / CONFIG).exists():
             raise GeocoError(
                 f"{folder}: there is a run here already: go on with it by geoco train --resume "
@@ -72,11 +92,14 @@ class Run:
             if origin is not None:
                 checkpoints.branch(origin, run.checkpoints, config)
                 run._inherit(checkpoints.find_run(origin))
+            if start is not None:
+                checkpoints.begin(run.checkpoints, config, start.tensors)
             # Then what makes it a run: one that is killed here can already be resumed.
             write_whole(folder / CONFIG, config.to_yaml().encode())
             write_whole(folder / README, _README.encode())
             text = json.dumps(
-                describe_environment() | {"began": _describe_origins(origin, config)}, indent=1
+                describe_environment() | {"began": _describe_origins(origin, start, config)},
+                indent=1,
             )
             write_whole(folder / ENVIRONMENT, text.encode() + b"\n")
             run.checkpoints.mkdir(exist_ok=True)
@@ -174,8 +197,13 @@ def describe_environment() -> dict[str, Any]:
     }
 
 
-def _describe_origins(origin: Path | None, config: Config) -> list[dict[str, Any]]:
+def _describe_origins(
+    origin: Path | None, start: StartWeights | None, config: Config
+) -> list[dict[str, Any]]:
     """Where a run took over from others, the first one first, and which settings differed."""
+    if start is not None:
+        differs = configuration.differences(start.config, config)
+        return [{"step": 0, "weights": start.name, "trained": start.step, "differs": differs}]
     if origin is None:
         return []
     before: list[dict[str, Any]] = []

@@ -60,12 +60,18 @@ class Trainer:
                 "processes: choose a multiple"
             )
         torch.manual_seed(self.settings.seed)
+        checkpoints.sweep(run.checkpoints)
+        last = checkpoints.find_latest(run.checkpoints)
         # A checkpoint has all tensors, so that a run goes on where its encoder's folder is gone.
-        fresh = checkpoints.find_latest(run.checkpoints) is None
-        self.model = build(self.config.model, pretrained=fresh).to(fabric.device)
+        self.model = build(self.config.model, pretrained=last is None).to(fabric.device)
+        if last is not None:  # before the optimisers: averages begin with these weights
+            weights = checkpoints.read_weights(last)
+            checkpoints.load_into(self.model, weights.tensors, str(last))
         self.curriculum = Curriculum(self.config, self.model.cold_scale)
         self.stepper = Stepper(self.model, self.config, fabric)
-        self.step = 0
+        self.step = 0 if last is None else weights.step
+        if last is not None and self.step:  # at step 0 there are no more than weights
+            self.stepper.load_state(checkpoints.read_state(last).tensors)
         self.report = TrainingReport(
             console,
             fabric.is_global_zero,
@@ -77,7 +83,6 @@ class Trainer:
         self._clips: ValidationClips | None = None
         self._feeds: dict[int, Feed] = {}
         self._features: Tensor | None = None  # of all frames, on the device
-        self._restore()
         self.logs = RunLogs.open(run, self.stepper, self.step) if fabric.is_global_zero else None
 
     def prepare(self, until: float | None = None) -> None:
@@ -243,17 +248,6 @@ class Trainer:
         with self.stepper.averaged():
             weights, state = self.model.state_dict(), self.stepper.state()
             return checkpoints.save(folder, self.step, self.config, weights, state)
-
-    def _restore(self) -> None:
-        """Go on from the last checkpoint, if there is one."""
-        checkpoints.sweep(self.run.checkpoints)
-        last = checkpoints.find_latest(self.run.checkpoints)
-        if last is None:
-            return
-        weights, state = checkpoints.read_weights(last), checkpoints.read_state(last)
-        checkpoints.load_into(self.model, weights.tensors, str(last))
-        self.stepper.load_state(state.tensors)
-        self.step = weights.step
 
     def _is_finished(self) -> bool:
         return self.step == self.curriculum.steps

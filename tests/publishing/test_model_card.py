@@ -88,17 +88,31 @@ def test_a_card_says_where_a_run_took_over(tmp_path: Path) -> None:
         {"step": 40_000, "differs": ["train.extra_stores", "train.stride"]},
     ]
     said = "at step 40,000 of a run with another `train.extra_stores`, `train.stride`"
+    start = {"step": 0, "weights": "geoco-solids", "trained": 70_000, "differs": ["train.steps"]}
+    with_weights = (
+        "with the weights of `geoco-solids` at its step 70,000, trained with another `train.steps`"
+    )
     settings = config.Config(model=TINY_MODEL)
-    for origins, expected in ((began, said), (began[:1], None), ([], None)):
+    anew = "by this configuration from the first step on"
+    for origins, expected, again in (
+        (began, said, f"`geoco train config.yaml` trains a model like it, {anew}."),
+        (began[:1], None, "`geoco train config.yaml` does the same again."),
+        ([], None, "`geoco train config.yaml` does the same again."),
+        (
+            [start],
+            with_weights,
+            "`geoco train config.yaml --weights geoco-solids` does the same again.",
+        ),
+        ([start, began[1]], f"{with_weights}; {said}", f"trains a model like it, {anew}."),
+    ):
         (tmp_path / "environment.json").write_text(json.dumps(known | {"began": origins}))
         history = model_card.read_history(tmp_path, 7, 2)
         assert history.began == expected
         card = model_card.Card(
             "one", settings, make_tiny_model().model, 70_000, (0.1, 0.2), (20.0, 5), history
-        )
-        assert (f"| began | {said} |" in card.to_markdown()) == (expected is not None)
-        assert ("does the same again" in card.to_markdown()) == (expected is None)
-        assert ("from the first step on" in card.to_markdown()) == (expected is not None)
+        ).to_markdown()
+        assert (f"| began | {expected} |" in card) == (expected is not None)
+        assert again in card
 
 
 @pytest.mark.parametrize(

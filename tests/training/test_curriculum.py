@@ -502,6 +502,23 @@ def test_the_tight_schedule() -> None:
     assert plans.plan(3_999).muon_learning_rate == 1e-3
 
 
+def test_the_schedule_that_tightens_a_trained_model() -> None:
+    """What the last step of the tight schedule has, from the first step on, by rates of its own."""
+    plans, tight = obj3d(name="geoco-tighten"), obj3d(name="geoco-tight")
+    assert plans.steps == 7000
+    assert plans.mode_starts() == [0]
+    first, last = plans.plan(0), tight.plan(27_999)
+    assert first.mode == last.mode
+    assert first.weights == last.weights
+    assert first.reference_scale == pytest.approx(0.2, rel=1e-12)
+    assert first.selector_cap == last.selector_cap
+    assert first.selector_learning_rate == last.selector_learning_rate
+    for step in (0, 199, 4000):
+        plan = plans.plan(step)
+        assert plan.muon_learning_rate == pytest.approx(3 * plan.learning_rate, rel=1e-12)
+    assert plans.plan(199).learning_rate == pytest.approx(1e-4, rel=1e-12)
+
+
 # -- the picture -----------------------------------------------------------------------------------
 
 

@@ -29,9 +29,9 @@ from geoco.models.build import build
 from geoco.training import diagnostics
 from geoco.training.curriculum import TERMS
 from geoco.training.geoco_objective import GeoCoObjective
-from geoco.training.launch import Machine, start_training
+from geoco.training.launch import Machine, _launch_fabric, start_training
 from geoco.training.metrics_log import read_metrics
-from geoco.training.run_folder import Run
+from geoco.training.run_folder import Run, StartWeights
 from geoco.training.trainer import Trainer
 
 ROOT = Path(__file__).parents[2]
@@ -125,8 +125,10 @@ def go(
     folder: Path,
     minutes: float | None = None,
     origin: Path | None = None,
+    weights: str | None = None,
 ) -> None:
-    start_training(settings, folder, Machine("cpu"), minutes, Console(quiet=True), origin)
+    console = Console(quiet=True)
+    start_training(settings, folder, Machine("cpu"), minutes, console, origin, weights=weights)
 
 
 def final(folder: Path) -> dict[str, torch.Tensor]:
@@ -386,6 +388,58 @@ def test_weights_alone_are_no_beginning(whole: Path, tmp_path: Path) -> None:
     with pytest.raises(GeocoError, match="weights alone can be used"):
         go(load_tiny_config("train.budget=0.001"), tmp_path / "branch", origin=alone)
     assert not (tmp_path / "branch").exists()
+
+
+# -- beginning with weights ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ema", [None, 0.8])
+def test_a_training_begins_with_a_models_weights(
+    whole: Path, tmp_path: Path, ema: float | None
+) -> None:
+    """At its own step 0, with averages of these weights; stopped at once, it goes on the same."""
+    other = load_tiny_config("train.seed=5", f"train.ema={'null' if ema is None else ema}")
+    run = tmp_path / "run"
+    go(other, run, minutes=0, weights=str(whole))
+    began = checkpoints.read_weights(run / "checkpoints" / "step-00000000")
+    assert began.step == 0
+    assert began.config == other
+    trained = final(whole)
+    assert all(torch.equal(began.tensors[name], value) for name, value in trained.items())
+    origins = json.loads((run / "environment.json").read_text())["began"]
+    differs = ["train.seed"] if ema is None else ["train.ema", "train.seed"]
+    assert [{**each, "differs": sorted(each["differs"])} for each in origins] == [
+        {"step": 0, "weights": "run", "trained": 30, "differs": differs}
+    ]
+    while checkpoints.read_weights(run).step < 30:
+        go(None, run, minutes=0)
+    go(other, tmp_path / "once", weights=str(whole))
+    same(tmp_path / "once", run)
+    go(other, tmp_path / "from nothing")
+    elsewhere = final(tmp_path / "from nothing")
+    assert any(not torch.equal(elsewhere[name], value) for name, value in final(run).items())
+
+
+def test_a_killed_beginning_keeps_its_weights(whole: Path, tmp_path: Path) -> None:
+    """A run that was killed before its first step goes on with them, not with random ones."""
+    run = Run.create(
+        tmp_path / "run",
+        load_tiny_config(),
+        start=StartWeights("run", load_tiny_config(), 30, final(whole)),
+    )
+    trainer = Trainer(run, _launch_fabric(Machine("cpu"), "32-true"), Console(quiet=True))
+    assert trainer.step == 0
+    own = trainer.model.state_dict()
+    assert all(torch.equal(own[name], value) for name, value in final(whole).items())
+    trainer.close()
+
+
+def test_weights_of_another_model_are_no_beginning(whole: Path, tmp_path: Path) -> None:
+    with pytest.raises(GeocoError, match="these are weights of another model"):
+        go(load_tiny_config("model.encoder.width=16"), tmp_path / "run", weights=str(whole))
+    with pytest.raises(GeocoError, match="there is no such model"):
+        go(load_tiny_config(), tmp_path / "run", weights="geoco-nothing")
+    assert not (tmp_path / "run").exists()
 
 
 # -- division --------------------------------------------------------------------------------------

@@ -14,11 +14,13 @@ _LIVE = "live/"
 
 
 class WeightAverages:
-    """Exponential averages of a model's parameters; buffers are not averaged."""
+    """Exponential averages of what is trained of a model; buffers are not averaged."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
-        self._live = dict(model.named_parameters())
+        # What is frozen is its own average: a backbone need not be kept and gone over once more.
+        named = model.named_parameters()
+        self._live = {name: value for name, value in named if value.requires_grad}
         self._averages = {name: value.detach().clone() for name, value in self._live.items()}
 
     @torch.no_grad()

@@ -58,7 +58,7 @@ def compute_resident(
             computed = compute_features(model, piece, settings)
             if features is None:
                 shape = (dataset.frame_count, *computed.shape[1:])
-                features = _make_room(shape, device)
+                features = _make_room(shape, dataset, device)
             features[done : done + len(computed)] = computed
             done += len(computed)
     assert features is not None
@@ -66,10 +66,10 @@ def compute_resident(
 
 
 def load_resident(
-    store: FeatureStore, device: torch.device
+    store: FeatureStore, dataset: ClipDataset, device: torch.device
 ) -> BFloat16[Tensor, "frame view token channel"]:
-    """The features of a store, on a device."""
-    features = _make_room(store.recipe.shape, device)
+    """The features of a store, on the device of the frames that they are of."""
+    features = _make_room(store.recipe.shape, dataset, device)
     done = 0
     for piece in store.iterate():
         features[done : done + len(piece)] = piece.to(device)
@@ -155,13 +155,16 @@ def _compute_encoder_checksum(model: Model) -> str:
     return f"{checksum:08x}"
 
 
-def _make_room(shape: tuple[int, ...], device: torch.device) -> Tensor:
+def _make_room(shape: tuple[int, ...], dataset: ClipDataset, device: torch.device) -> Tensor:
+    """For features; an error where they, and the frames that come after them, do not fit."""
     size = 2 * torch.Size(shape).numel()
     if device.type == "cuda":
+        frames = 3 * dataset.frame_count * torch.Size(dataset.frame_size).numel()
         free, _ = torch.cuda.mem_get_info(device)
-        if size > free:
+        if size + frames > free:
             raise GeocoError(
-                f"train.features: {size / _GIGABYTE:.1f} GB of features do not fit on this device, "
+                f"train.features: {size / _GIGABYTE:.1f} GB of features and "
+                f"{frames / _GIGABYTE:.1f} GB of frames do not fit on this device, "
                 f"{free / _GIGABYTE:.1f} GB of it are free: use train.features=store and "
                 "train.feed=stream"
             )

@@ -265,7 +265,8 @@ class Trainer:
             def rows(step: int) -> np.ndarray:
                 return order(step)[rank * share : (rank + 1) * share]
 
-            self._feeds = {frames: self._make_feed(dataset, rows)}
+            self._feeds.clear()  # first: on the device there need not be room for both
+            self._feeds[frames] = self._make_feed(dataset, rows)
         return self._feeds[frames]
 
     def _make_feed(self, dataset: ClipDataset, rows: Rows) -> Feed:
@@ -277,7 +278,7 @@ class Trainer:
             self._features = (
                 features.compute_resident(self.model, dataset, self.settings, device)
                 if store is None
-                else features.load_resident(store, device)
+                else features.load_resident(store, dataset, device)
             )
         watch = self.report.watch_preparation(self._until)
         return ResidentFeed(dataset, rows, device, watch, self._features)

@@ -1,11 +1,13 @@
 """Training on features that were computed before: the numbers of training without them."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from helpers import ROOT, run_geoco, write_dino
+from helpers_elsewhere import device_elsewhere
 from rich.console import Console
 
 from geoco import config
@@ -20,6 +22,7 @@ from geoco.models.build import build
 from geoco.training import features
 from geoco.training.launch import Machine, start_training
 from geoco.training.metrics_log import read_metrics
+from geoco.training.trainer import Trainer
 
 SIZE = 16
 TINY = [
@@ -92,7 +95,8 @@ def test_features_are_those_of_the_encoder_mirrored_and_not(place: Path, tmp_pat
         model, open_training(settings), settings.train, torch.device("cpu")
     )
     assert torch.equal(resident, store.read(np.arange(9)))
-    assert torch.equal(features.load_resident(store, torch.device("cpu")), resident)
+    loaded = features.load_resident(store, open_training(settings), torch.device("cpu"))
+    assert torch.equal(loaded, resident)
     unflipped = features.compute_features(model, frames[:2], load(place, "train.flip=false").train)
     assert torch.equal(unflipped, resident[:2, :1])
 
@@ -215,6 +219,36 @@ def test_what_cannot_be_kept_is_refused(place: Path, tmp_path: Path) -> None:
     solids = config.load(None, ["data.frames=4", f"train.feature_store={tmp_path}/x"])
     with pytest.raises(GeocoError, match="features are kept on disk of one store"):
         features.write_features(solids, build(settings.model))
+
+
+def test_features_are_refused_where_they_and_their_frames_do_not_fit(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = load(place)
+    store, dataset = write(place, tmp_path / "features"), open_training(settings)
+    height, width = dataset.frame_size
+    needed = 2 * 9 * 2 * 576 * 24 + 9 * 3 * height * width
+    with device_elsewhere() as device:
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (needed, needed))
+        assert features.load_resident(store, dataset, device).device == device
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (needed - 1, needed))
+        with pytest.raises(GeocoError, match="of frames do not fit on this device"):
+            features.load_resident(store, dataset, device)
+
+
+def test_of_two_lengths_of_clips_the_frames_are_kept_once(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before: list[int] = []
+    make_feed = Trainer._make_feed
+
+    def count_feeds(self: Trainer, *arguments: Any) -> Any:
+        before.append(len(self._feeds))
+        return make_feed(self, *arguments)
+
+    monkeypatch.setattr(Trainer, "_make_feed", count_feeds)
+    train(load(place, STEPS, "train.feed=resident"), tmp_path / "run")
+    assert before == [0, 0]
 
 
 def test_the_command(place: Path, tmp_path: Path) -> None:

@@ -1,14 +1,17 @@
 """What many GPUs would gain, on paper: from bytes and sums that were counted.
 
     step(n)   = fixed + (step - fixed) / n            of the same batch, divided
-    network   = 2 (n - 1) / n * bytes / bandwidth + sums * 2 (n - 1) * latency         (a ring)
+    network   = 2 (n - 1) / n * bytes / bandwidth + sums * 2 log2(n) * latency
 
-Bandwidth and latency are assumed. `fixed` is what does not shrink with the batch; only optimisers
-and clipping were measured. A step of many processes is not recorded as a CUDA graph, and what lies
-between the large kernels is not compiled: every kernel is launched from Python. What that costs was
-not measured; the last column assumes a time for each launch, below which no step can be.
+Bytes go around a ring, and a short message up and down a tree: a ring would need 2 (n - 1) messages
+for each sum. Bandwidth and latency are assumed. `fixed` is what does not shrink with the batch;
+only optimisers and clipping were measured. A step of many processes is not recorded as a CUDA
+graph, and the functions of the objective are not compiled, so that kernels are launched from
+Python. What that costs was not measured; "with launches" and "larger batch" assume a time for each
+launch, and that no step is shorter than all of them.
 """
 
+import math
 from dataclasses import dataclass
 
 
@@ -39,7 +42,7 @@ class Estimate:
     gain: float
 
 
-# GPUs, how they are connected: the slowest link of a ring decides.
+# GPUs, how they are connected: the slowest link decides.
 PLACES = (
     (2, Link("NVLink", 450e9, 3e-6)),
     (8, Link("NVLink", 450e9, 3e-6)),
@@ -47,10 +50,10 @@ PLACES = (
 )
 
 
-def time_ring(count: int, traffic: Traffic, link: Link) -> float:
-    """Seconds in which so many processes sum what each has, around a ring."""
+def time_network(count: int, traffic: Traffic, link: Link) -> float:
+    """Seconds in which so many processes sum and gather what each has."""
     passed = 2 * (count - 1) / count * traffic.size / link.bandwidth
-    return passed + traffic.calls * 2 * (count - 1) * link.latency
+    return passed + traffic.calls * 2 * math.ceil(math.log2(count)) * link.latency
 
 
 def estimate_step(
@@ -58,7 +61,7 @@ def estimate_step(
 ) -> Estimate:
     """Of the same batch divided among so many; `floor` is what launching kernels takes."""
     computing = max(fixed + (step - fixed) / count, floor)
-    network = time_ring(count, traffic, link)
+    network = time_network(count, traffic, link)
     return Estimate(computing, network, step / (computing + network))
 
 
@@ -66,7 +69,7 @@ def estimate_larger(
     step: float, count: int, traffic: Traffic, link: Link, floor: float = 0.0
 ) -> Estimate:
     """Of a batch so many times as large, as clips per second."""
-    computing, network = max(step, floor), time_ring(count, traffic, link)
+    computing, network = max(step, floor), time_network(count, traffic, link)
     return Estimate(computing, network, count * step / (computing + network))
 
 

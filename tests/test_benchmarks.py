@@ -306,6 +306,19 @@ def test_growth_is_measured_kept_and_drawn(
     assert (tmp_path / "growth.png").stat().st_size > 10_000
 
 
+def test_the_page_has_the_exponents_that_were_measured() -> None:
+    results = json.loads((ROOT / "benchmarks/scaling-cpu.json").read_text())
+    page = (ROOT / "docs/benchmarks.md").read_text()
+    cells: dict[tuple[str, str], list[str]] = {}
+    for axis, fitted, _, exponents in scaling_curves.list_exponents(results):
+        cells.setdefault((axis, fitted), []).append(
+            " / ".join(f"{value:.2f}" for value in exponents)
+        )
+    assert len(cells) == 4
+    for (_, fitted), values in cells.items():
+        assert f"{fitted} | {' | '.join(values)} |" in page, fitted
+
+
 # -- many processes --------------------------------------------------------------------------------
 
 
@@ -313,15 +326,15 @@ def test_estimates_by_hand() -> None:
     """Eight of them, 4 MB in 3 sums, 1 GB/s and a millisecond a message."""
     traffic = processes_paper.Traffic(calls=3, size=4_000_000, gradient=4_000_000)
     link = processes_paper.Link("wire", 1e9, 1e-3)
-    assert processes_paper.time_ring(8, traffic, link) == pytest.approx(0.007 + 3 * 14 * 1e-3)
-    assert processes_paper.time_ring(1, traffic, link) == 0
+    assert processes_paper.time_network(8, traffic, link) == pytest.approx(0.007 + 3 * 6e-3)
+    assert processes_paper.time_network(1, traffic, link) == 0
     divided = processes_paper.estimate_step(0.2, 0.04, 8, traffic, link)
     assert divided.computing == pytest.approx(0.06)
-    assert divided.gain == pytest.approx(0.2 / 0.109)
+    assert divided.gain == pytest.approx(0.2 / 0.085)
     slow = processes_paper.estimate_step(0.2, 0.04, 8, traffic, link, floor=0.1)
-    assert (slow.computing, slow.gain) == pytest.approx((0.1, 0.2 / 0.149))
+    assert (slow.computing, slow.gain) == pytest.approx((0.1, 0.2 / 0.125))
     larger = processes_paper.estimate_larger(0.2, 8, traffic, link, floor=0.1)
-    assert (larger.computing, larger.gain) == pytest.approx((0.2, 1.6 / 0.249))
+    assert (larger.computing, larger.gain) == pytest.approx((0.2, 1.6 / 0.225))
 
 
 def test_two_processes_are_measured_against_one() -> None:

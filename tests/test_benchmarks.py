@@ -1,6 +1,8 @@
 """What benchmarks count, where it can be known."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from helpers import ROOT
+from lightning.fabric import Fabric
 from torch.utils.flop_counter import FlopCounterMode
 
 from geoco.config import SolidsConfig
@@ -20,10 +24,16 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 import encoder
 import following
 import masks
+import processes
+import processes_paper
+import scaling
+import scaling_curves
+import scaling_point
 import selector
 import training_parts
 
 from geoco.training.selector_teacher import Labels
+from geoco.training.step import Stepper
 
 
 def test_products_are_counted_as_those_of_an_ordinary_convolution() -> None:
@@ -200,3 +210,153 @@ def test_every_table_of_the_video_protocol_is_timed() -> None:
     assert [row[0] for row in rows] == ["factual", *names]
     assert all(float(row[-4]) + 0.1 >= float(row[-3]) + float(row[-2]) - 0.1 for row in rows)
     assert "valid objects in 4 frames" in done.stdout
+
+
+# -- how cost grows --------------------------------------------------------------------------------
+
+TINY_GROWTH = (
+    "data.episodes={train: 2, val: 1, test: 1}", "model.encoder.width=8",
+    "model.slots.dim=8", "model.slots.update_dim=16", "model.slots.grid_dim=16",
+)  # fmt: skip
+
+
+def test_exponents_are_those_of_the_upper_part() -> None:
+    """Twice the square of the size, but for what is fixed and only shows in the first points."""
+    sizes = (1, 2, 4, 8, 16)
+    curve = scaling_curves.Curve(sizes, (90.0, 40.0, *(2.0 * size**1.5 for size in sizes[2:])))
+    assert scaling_curves.fit_exponent(curve) == pytest.approx(1.5)
+    assert scaling_curves.fit_exponent(curve, dimensions=2) == pytest.approx(0.75)
+    # By hand: of (1, 1), (2, 2), (4, 8) logarithms rise by (0, 1, 3) over (0, 1, 2).
+    crooked = scaling_curves.Curve((1, 2, 4), (1.0, 2.0, 8.0))
+    assert scaling_curves.fit_exponent(crooked) == pytest.approx(1.5)
+
+
+def test_products_of_a_step_are_counted_without_computing() -> None:
+    """The count of a step that is computed, at odd sizes and with the temporal initializer."""
+    sizes = scaling_point.Sizes(slots=3, frames=3, side=16, batch=2)
+    settings = scaling_point.make_config(
+        ROOT / "configs/geoco.yaml", sizes, "cpu", video=True, overrides=TINY_GROWTH
+    )
+    fabric = Fabric(accelerator="cpu", devices=1, precision="32-true")
+    stepper = Stepper(scaling_point.build_model(settings, "none"), settings, fabric)
+    inputs = scaling_point.make_inputs(settings, fabric.device)
+    with FlopCounterMode(display=False) as counter:
+        stepper(inputs.batch, inputs.draws, inputs.plan)
+    assert scaling_point.count_operations(settings) == counter.get_total_flops() > 0
+    assert inputs.plan.mode.terms == {"rec", "gate", "pos", "ov", "geo", "tail"}
+    assert inputs.plan.mode.temporal
+    assert inputs.plan.mode.selector_applies
+    assert stepper.temporal[0].grad is not None
+
+
+def test_sizes_reach_every_layer() -> None:
+    path, sizes = ROOT / "configs/geoco.yaml", scaling_point.Sizes(24, 2, 256, 5)
+    settings = scaling_point.make_config(path, sizes, "cpu", video=False)
+    assert settings.model.decoder.layers == ((128, 5), *[(256, 3)] * 4)
+    assert (settings.model.decoder.broadcast, settings.data.height) == (64, 256)
+    model = scaling_point.build_model(settings, "geoco-solids")
+    assert (model.size, model.slot_count) == (256, 24)
+    appearance = model.attention.appearance
+    assert torch.equal(appearance[:6], appearance[18:])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux says how large it was")
+def test_peaks_are_of_what_is_measured_alone() -> None:
+    mebibytes = 2**20 // 4  # numbers
+    kept = torch.ones(64 * mebibytes)
+    torch.ones(256 * mebibytes).amax()  # was there before, and is gone
+    peak = scaling_point.measure_peak(
+        lambda: torch.ones(128 * mebibytes).amax(), torch.device("cpu")
+    )
+    assert 127 <= peak / 2**20 <= 135
+    assert kept.amax() == 1
+
+
+def test_growth_is_measured_kept_and_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, shipped = tmp_path / "growth.json", str(ROOT / "configs/geoco.yaml")
+    command = ["--device", "cpu", "--out", str(out), "--points", "2", "--repeats", "1"]
+    command += ["--config", shipped, "--weights", "none", "--axes", "slots"]
+    scaling.main([*command, "--", *TINY_GROWTH])
+    kept = json.loads(out.read_text())
+    assert list(kept["axes"]) == ["slots"]
+    assert list(kept["axes"]["slots"]) == ["3", "6"]
+    for work in ("training", "encoding", "edit"):
+        cost = kept["axes"]["slots"]["6"][work]
+        assert cost["seconds"] > 0
+        assert cost["operations"] > 0
+    training = {"training": kept["axes"]["slots"]["3"]["training"]}
+    kept["axes"]["batch"] = {"1": training, "2": training}
+    out.write_text(json.dumps(kept))
+    capsys.readouterr()
+    scaling.main([*command, "--", *TINY_GROWTH])  # nothing is measured twice
+    assert json.loads(out.read_text()) == kept
+    rows = capsys.readouterr().out.splitlines()[-4:]
+    assert [row[:34].split() for row in rows] == [
+        ["slots", "3", "to", "6", "training"],
+        ["slots", "3", "to", "6", "encoding"],
+        ["slots", "3", "to", "6", "edit"],
+        ["batch", "1", "to", "2", "training"],
+    ]
+    assert rows[-1].split()[-3:] == ["0.00", "0.00", "0.00"]
+    with pytest.raises(SystemExit, match=r"growth\.json: measured otherwise"):
+        scaling.main(command)
+    scaling.main([*command, "--figure", str(tmp_path / "growth.png")])
+    assert (tmp_path / "growth.png").stat().st_size > 10_000
+
+
+def test_the_page_has_the_exponents_that_were_measured() -> None:
+    results = json.loads((ROOT / "benchmarks/scaling-cpu.json").read_text())
+    page = (ROOT / "docs/benchmarks.md").read_text()
+    cells: dict[tuple[str, str], list[str]] = {}
+    for axis, fitted, _, exponents in scaling_curves.list_exponents(results):
+        cells.setdefault((axis, fitted), []).append(
+            " / ".join(f"{value:.2f}" for value in exponents)
+        )
+    assert len(cells) == 4
+    for (_, fitted), values in cells.items():
+        assert f"{fitted} | {' | '.join(values)} |" in page, fitted
+
+
+# -- many processes --------------------------------------------------------------------------------
+
+
+def test_estimates_by_hand() -> None:
+    """Eight of them, 4 MB in 3 sums, 1 GB/s and a millisecond a message."""
+    traffic = processes_paper.Traffic(calls=3, size=4_000_000, gradient=4_000_000)
+    link = processes_paper.Link("wire", 1e9, 1e-3)
+    assert processes_paper.time_network(8, traffic, link) == pytest.approx(0.007 + 3 * 6e-3)
+    assert processes_paper.time_network(1, traffic, link) == 0
+    divided = processes_paper.estimate_step(0.2, 0.04, 8, traffic, link)
+    assert divided.computing == pytest.approx(0.06)
+    assert divided.gain == pytest.approx(0.2 / 0.085)
+    slow = processes_paper.estimate_step(0.2, 0.04, 8, traffic, link, floor=0.1)
+    assert (slow.computing, slow.gain) == pytest.approx((0.1, 0.2 / 0.125))
+    larger = processes_paper.estimate_larger(0.2, 8, traffic, link, floor=0.1)
+    assert (larger.computing, larger.gain) == pytest.approx((0.2, 1.6 / 0.225))
+
+
+def test_two_processes_are_measured_against_one() -> None:
+    root = Path(__file__).parent.parent
+    tiny = ("--batch", "2", "--rounds", "1", "--weights", "none", *TINY_GROWTH)
+    done = subprocess.run(
+        [sys.executable, "benchmarks/processes.py", *tiny],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    settings = scaling_point.make_config(
+        ROOT / "configs/geoco.yaml", scaling_point.Sizes(), "cpu", False, TINY_GROWTH
+    )
+    model = scaling_point.build_model(settings, "none")
+    size = 4 * sum(parameter.numel() for parameter in model.parameters())
+    assert f"summing gradients, {size:,} bytes" in done.stdout
+    apart = re.search(r"differ by (\S+) of themselves", done.stdout)
+    assert apart is not None
+    assert float(apart[1]) < 1e-3
+    assert processes.compare([2.0, -4.0], [2.1, -4.4]) == pytest.approx(0.1)
+    assert processes.find_slowest([(1.0, 0.5), (0.9, 0.8)]) == (1.0, 0.8)

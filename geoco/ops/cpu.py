@@ -8,9 +8,8 @@ multiplied by the kernel as a matrix, a few rows of pixels at a time, so that sa
 they are still in the cache.
 
 Channels come last here: shifted views are then long runs of memory, and oneDNN's convolutions need
-no other layout. Matrix products are such convolutions, too. Measured in
-benchmarks/scale_steered_conv.py; on processors that are not Intel's, `torch.mm` reaches 0.4 of
-their speed.
+no other layout. Matrix products are such convolutions, too: on the AMD processor where this was
+measured (docs/benchmarks.md), `torch.mm` reaches 0.4 of their speed.
 """
 
 import math

@@ -42,7 +42,7 @@ class DecodedFrames:
     slots: Slots  # [time slot ...]
     bound: Slots  # the same before all edits, or what a slot took the place of
     attention: Float[Tensor, "time slot token"]
-    fields: Fields  # [time slot ...], before the selector
+    fields: Fields  # [time slot ...], before the selector, condensed for it
     present: Bool[Tensor, "time slot"]
 
     @staticmethod
@@ -157,7 +157,7 @@ class DecodedFrames:
 
 def _decode_slots(model: Model, slots: Slots, bound: Slots) -> Fields:
     pieces = [
-        model.decode_edited(slots[rows], bound[rows])
+        model.condense(model.decode_edited(slots[rows], bound[rows]))
         for rows in _split_rows(len(slots.scale), FRAMES_AT_ONCE)
     ]
     return pieces[0] if len(pieces) == 1 else Fields.cat(pieces)

@@ -31,33 +31,33 @@ class Fields:
     """What a decoder makes of each slot; alpha logits alone if no more was asked for.
 
     `features` are those after the fusion of field and appearance, and `plain_rgb` the colours
-    without the fixed-pixel residual: the selector's evidence.
+    without the fixed-pixel residual: the selector's evidence. `projected` is all that it reads of
+    `features`, and takes their place in fields that are kept (`Model.condense`).
     """
 
     logits: Float[Tensor, "*slots height width"]
     rgb: Float[Tensor, "*slots 3 height width"] | None = None
     plain_rgb: Float[Tensor, "*slots 3 height width"] | None = None
     features: Float[Tensor, "*slots dim height width"] | None = None
+    projected: Float[Tensor, "*slots channel height width"] | None = None
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "Fields":
         """Every part that is there, changed alike."""
-
-        def apply(part: Tensor | None) -> Tensor | None:
-            return None if part is None else function(part)
-
-        rgb, plain, features = (apply(p) for p in (self.rgb, self.plain_rgb, self.features))
-        return Fields(function(self.logits), rgb, plain, features)
+        return Fields(
+            function(self.logits),
+            *(None if part is None else function(part) for part in self._optional),
+        )
 
     @staticmethod
     def cat(pieces: "Sequence[Fields]") -> "Fields":
         """Several one after the other, along the first dimension."""
-
-        def together(name: str) -> Tensor | None:
-            parts = [getattr(piece, name) for piece in pieces]
-            return None if parts[0] is None else torch.cat(parts)
-
-        logits = torch.cat([piece.logits for piece in pieces])
-        return Fields(logits, together("rgb"), together("plain_rgb"), together("features"))
+        return Fields(
+            torch.cat([piece.logits for piece in pieces]),
+            *(
+                None if parts[0] is None else torch.cat(parts)
+                for parts in zip(*(piece._optional for piece in pieces), strict=True)
+            ),
+        )
 
     def __getitem__(self, index: Any) -> "Fields":
         """Some of the slots, by their leading dimensions."""
@@ -86,25 +86,23 @@ class Fields:
 
         logits = put(-3, self.logits, one.logits)
         assert logits is not None
-        return Fields(
-            logits,
-            put(-4, self.rgb, one.rgb),
-            put(-4, self.plain_rgb, one.plain_rgb),
-            put(-4, self.features, one.features),
-        )
+        pairs = zip(self._optional, one._optional, strict=True)
+        return Fields(logits, *(put(-4, old, new) for old, new in pairs))
 
     def with_slots(self, others: "Fields") -> "Fields":
         """One scene of the slots of two."""
-
-        def cat(axis: int, one: Tensor | None, two: Tensor | None) -> Tensor | None:
-            return None if one is None or two is None else torch.cat((one, two), axis)
-
+        pairs = zip(self._optional, others._optional, strict=True)
         return Fields(
             torch.cat((self.logits, others.logits), -3),
-            cat(-4, self.rgb, others.rgb),
-            cat(-4, self.plain_rgb, others.plain_rgb),
-            cat(-4, self.features, others.features),
+            *(
+                None if one is None or two is None else torch.cat((one, two), -4)
+                for one, two in pairs
+            ),
         )
+
+    @property
+    def _optional(self) -> "tuple[Tensor | None, ...]":
+        return self.rgb, self.plain_rgb, self.features, self.projected
 
 
 class Decoder(nn.Module, ABC):

@@ -109,6 +109,12 @@ class Model(nn.Module, ABC):
             return fields
         return fields.with_logits(self.selector.refine(fields, attention))
 
+    def condense(self, fields: Fields) -> Fields:
+        """Fields without what `refine` does not need of them: less to keep, and to look through."""
+        if self.selector is None:
+            return Fields(fields.logits, fields.rgb)
+        return self.selector.condense(fields)
+
     def decode(self, binding: Binding) -> Reconstruction:
         """What bound slots look like together."""
         fields = self.refine(self.decode_slots(binding.slots), binding.attention)

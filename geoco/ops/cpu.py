@@ -4,17 +4,24 @@ The offset of a tap is the same at all pixels, so bilinear sampling is an intege
 with constant weights. For dilations below one, all shifts lie within the kernel's own footprint:
 the blends are folded into the kernel, and the rest is an ordinary convolution. From one on, the
 field is blended instead (rows first, then columns: K^2 - 1 blends for a K x K kernel) and
-multiplied by the kernel as a matrix. Measured on two cores (benchmarks/scale_steered_conv.py),
-folding is the faster way below one, and blending is faster beyond it than folding into a larger
-kernel.
+multiplied by the kernel as a matrix, a few rows of pixels at a time, so that samples are read while
+they are still in the cache.
+
+Channels come last here: shifted views are then long runs of memory, and oneDNN's convolutions need
+no other layout. Matrix products are such convolutions, too: on the AMD processor where this was
+measured (docs/benchmarks.md), `torch.mm` reaches 0.4 of their speed.
 """
 
 import math
+from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
+
+BAND_PIXELS = 2048  # that are blended and multiplied at a time,
+BAND_ROWS = 16  # but so many rows at least: with fewer, PyTorch may not ask oneDNN
 
 
 def forward(
@@ -24,20 +31,22 @@ def forward(
     dilation: Float[Tensor, " batch"],
     relu: bool = False,
 ) -> Float[Tensor, "batch out height width"]:
-    y = x.new_empty(x.shape[0], weight.shape[0], *x.shape[2:])
+    """Channels of the result come last in memory."""
     weight, bias = weight.to(x.dtype), None if bias is None else bias.to(x.dtype)
-    blender = _Blender(x, weight.shape[-1])
-    matrix = weight.permute(0, 2, 3, 1).flatten(1)
-    for row, step in enumerate(dilation.tolist()):
+    fields = _move_channels_last(x)
+    y = x.new_empty(*fields.shape[:3], weight.shape[0])
+    sampler = _Sampler(fields, weight.shape[-1])
+    by_tap, matrix = _order_by_tap(weight), _to_matrix(weight)
+    for field, result, step in zip(fields, y, dilation.tolist(), strict=True):
         if step < 1:
-            kernel = _fold(weight, step)[0]
-            y[row] = F.conv2d(x[row : row + 1], kernel, bias, padding=weight.shape[-1] // 2)[0]
-        else:
-            flat = y[row].view(weight.shape[0], -1)
-            torch.mm(matrix, blender.columns(x[row], step), out=flat)
-            if bias is not None:
-                flat += bias[:, None]
-    return y.relu_() if relu else y
+            kernel = _fold(by_tap, weight, step)[0]
+            planes = F.conv2d(_to_planes(field), kernel, bias, padding=weight.shape[-1] // 2)
+            _store(planes[0].permute(1, 2, 0), result, relu)
+            continue
+        for rows, samples in sampler.sample(field, step):
+            product = F.conv2d(_to_pixels(samples), matrix, bias)
+            _store(product[:, :, 0].transpose(1, 2), result[rows], relu)
+    return y.permute(0, 3, 1, 2)
 
 
 def backward(
@@ -49,31 +58,47 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of x, weight, bias and dilation; of a rectified x, that of what was rectified."""
     kind, weight = weight.dtype, weight.to(x.dtype)
-    grad_x = x.new_empty(x.shape)
-    grad_weight = torch.zeros_like(weight)
-    grad_matrix = torch.zeros_like(weight.permute(0, 2, 3, 1).flatten(1))
-    grad_dilation = torch.empty_like(dilation)
-    blender = _Blender(x, weight.shape[-1])
-    matrix = weight.permute(0, 2, 3, 1).flatten(1)
-    grad_columns = x.new_empty(matrix.shape[1], x.shape[2] * x.shape[3])
+    fields, grads = _move_channels_last(x), _move_channels_last(grad)
+    grad_x = torch.empty_like(fields)
+    grad_dilation = torch.zeros_like(dilation)
+    sampler = _Sampler(fields, weight.shape[-1])
+    by_tap, matrix = _order_by_tap(weight), _to_matrix(weight)
+    grad_taps, grad_matrix = torch.zeros_like(by_tap), torch.zeros_like(matrix)
     for row, step in enumerate(dilation.tolist()):
         if step < 1:
-            kernel, spread, slope = _fold(weight, step)
-            grad_x[row], correlation = _conv_backward(grad[row], x[row], kernel)
+            kernel, spread, slope = _fold(by_tap, weight, step)
+            planes, correlation = _conv_backward(
+                _to_planes(grads[row]), _to_planes(fields[row]), kernel
+            )
+            grad_x[row] = planes[0].permute(1, 2, 0)
             # What the fold spread the gradient gathers; the fold's slope gives the dilation's.
-            correlation = correlation.flatten(2)
-            grad_weight += (correlation @ spread.T).view_as(weight)
-            grad_dilation[row] = (weight.flatten(2) * (correlation @ slope.T)).sum()
-        else:
-            flat = grad[row].flatten(1)
-            grad_matrix.addmm_(flat, blender.columns(x[row], step).T)
-            torch.mm(matrix.T, flat, out=grad_columns)
-            grad_x[row], grad_dilation[row] = blender.backward(grad_columns)
+            correlation = _order_by_tap(correlation)
+            grad_taps.addmm_(spread, correlation)
+            grad_dilation[row] = (by_tap * (slope @ correlation)).sum()
+            continue
+        for rows, samples in sampler.sample(fields[row], step):
+            product, correlation = _conv_backward(
+                _to_pixels(grads[row, rows]), _to_pixels(samples), matrix
+            )
+            grad_matrix += correlation
+            grad_samples = product[:, :, 0].transpose(1, 2).unflatten(2, samples.shape[2:])
+            grad_dilation[row] += sampler.spread(grad_samples)
+        grad_x[row] = sampler.grad_field
     size = weight.shape[-1]
-    grad_weight += grad_matrix.view(-1, size, size, weight.shape[1]).permute(0, 3, 1, 2)
+    grad_weight = grad_matrix.view(-1, size, size, weight.shape[1]).permute(0, 3, 1, 2)
+    grad_weight = grad_weight + grad_taps.view(size, size, *weight.shape[:2]).permute(2, 3, 0, 1)
     if rectified:
-        grad_x.masked_fill_(x <= 0, 0)
-    return grad_x, grad_weight.to(kind), grad.sum((0, 2, 3)).to(kind), grad_dilation
+        grad_x.masked_fill_(fields <= 0, 0)
+    grad_bias = grads.sum((0, 1, 2))
+    return (
+        grad_x.permute(0, 3, 1, 2),
+        grad_weight.to(kind, memory_format=torch.contiguous_format),
+        grad_bias.to(kind),
+        grad_dilation,
+    )
+
+
+# -- dilations below one: into the kernel ----------------------------------------------------------
 
 
 def compute_interpolation(step: float, reach: int) -> tuple[Tensor, Tensor]:
@@ -82,89 +107,154 @@ def compute_interpolation(step: float, reach: int) -> tuple[Tensor, Tensor]:
     Row t has 1 - f at offset k and f at k + 1, where t * step = k + f, outward from the centre; the
     slope is the one toward larger dilations.
     """
-    blend = torch.zeros(2 * reach + 1, 2 * reach + 1, dtype=torch.float64)
-    slope = torch.zeros_like(blend)
-    blend[reach, reach] = 1
+    size = 2 * reach + 1
+    blend, slope = ([[0.0] * size for _ in range(size)] for _ in range(2))
+    blend[reach][reach] = 1.0
     for tap in range(1, reach + 1):
-        whole = math.floor(tap * step)
+        whole, part = _split(tap * step)
         for sign in (-1, 1):
             row, near, far = (reach + sign * offset for offset in (tap, whole, whole + 1))
-            blend[row, near], blend[row, far] = 1 - (tap * step - whole), tap * step - whole
-            slope[row, near], slope[row, far] = -tap, tap
-    return blend, slope
+            blend[row][near], blend[row][far] = 1 - part, part
+            slope[row][near], slope[row][far] = -tap, tap
+    return torch.tensor(blend, dtype=torch.float64), torch.tensor(slope, dtype=torch.float64)
 
 
-def _fold(weight: Tensor, step: float) -> tuple[Tensor, Tensor, Tensor]:
+def _fold(
+    by_tap: Float[Tensor, "tap weight"], weight: Tensor, step: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """The kernel with its blends folded in, the matrix that did it, and that matrix's slope."""
-    blend, slope = compute_interpolation(step, weight.shape[-1] // 2)
+    outputs, inputs, size, _ = weight.shape
+    blend, slope = compute_interpolation(step, size // 2)
     spread = torch.kron(blend, blend).to(weight)
     steeper = (torch.kron(slope, blend) + torch.kron(blend, slope)).to(weight)
-    return (weight.flatten(2) @ spread).view_as(weight), spread, steeper
+    folded = (spread.T @ by_tap).view(size, size, outputs, inputs).permute(2, 3, 0, 1)
+    return folded.contiguous(memory_format=torch.channels_last), spread, steeper
 
 
-def _conv_backward(grad: Tensor, x: Tensor, kernel: Tensor) -> tuple[Tensor, Tensor]:
-    pad, one = [kernel.shape[-1] // 2] * 2, [1, 1]
-    grad_x, grad_kernel, _ = torch.ops.aten.convolution_backward(
-        grad[None], x[None], kernel, None, one, pad, one, False, [0, 0], 1, [True, True, False]
-    )
-    return grad_x[0], grad_kernel
+# -- dilations from one on: blended samples --------------------------------------------------------
 
 
-class _Blender:
-    """Blends fields [in, height, width] for every tap of a kernel, always in the same memory."""
+class _Sampler:
+    """Blends a field for every tap of a kernel, some rows at a time, always in the same memory."""
 
-    def __init__(self, x: Tensor, size: int) -> None:
-        channels, height, width = x.shape[1:]
+    grad_field: Float[Tensor, "height width in"]  # of the field that was sampled last
+
+    def __init__(self, fields: Float[Tensor, "batch height width in"], size: int) -> None:
+        _, self.height, self.width, channels = fields.shape
         self.reach = size // 2
-        self.samples = x.new_empty(size, size, channels, height, width)
+        band = min(self.height, max(BAND_ROWS, BAND_PIXELS // max(self.width, 1)))
+        self.samples = fields.new_empty(band, self.width, size, size, channels)
 
-    def columns(
-        self, field: Float[Tensor, "in height width"], step: float
-    ) -> Float[Tensor, "samples pixels"]:
-        """The samples of all taps, one above the other; overwritten by the next call."""
+    def sample(
+        self, field: Float[Tensor, "height width in"], step: float
+    ) -> Iterator[tuple[slice, Float[Tensor, "rows width kernel kernel in"]]]:
+        """Samples of all taps band by band; overwritten by the next."""
         self.step = step
-        self.pad = math.floor(step * self.reach) + 1
-        self.padded = F.pad(field, [self.pad] * 4)
-        taps = range(-self.reach, self.reach + 1)
-        self.rows = [self._blend(self.padded, 1, tap, None) for tap in taps]
-        for row, samples in zip(self.rows, self.samples, strict=True):
-            for tap, sample in zip(taps, samples, strict=True):
-                self._blend(row, 2, tap, sample)
-        return self.samples.flatten(0, 2).flatten(1)
+        self.pad = _split(step * self.reach)[0] + 1
+        self.padded = F.pad(field, (0, 0, *[self.pad] * 4))
+        self.grad_padded: Tensor | None = None
+        for top in range(0, self.height, len(self.samples)):
+            samples = self.samples[: self.height - top]
+            self.top, self.count = top, len(samples)
+            self.rows = [self._blend(self.padded, 0, tap, None) for tap in self._taps]
+            for i, row in enumerate(self.rows):
+                for j, tap in enumerate(self._taps):
+                    self._blend(row, 1, tap, samples[:, :, i, j])
+            yield slice(top, top + self.count), samples
 
-    def backward(self, grad: Float[Tensor, "samples pixels"]) -> tuple[Tensor, Tensor]:
-        """From the gradient of the last columns: those of their field and of the dilation."""
-        grad_padded = torch.zeros_like(self.padded)
+    def spread(self, grad: Float[Tensor, "rows width kernel kernel in"]) -> Tensor:
+        """Give the gradient of the last band back to the field; returns that of the dilation."""
+        if self.grad_padded is None:
+            self.grad_padded = torch.zeros_like(self.padded)
+            inner = slice(self.pad, -self.pad)
+            self.grad_field = self.grad_padded[inner, inner]
         grad_step = grad.new_zeros(())
-        for i, (row, parts) in enumerate(zip(self.rows, grad.view_as(self.samples), strict=True)):
+        for i, row in enumerate(self.rows):
             grad_row = torch.zeros_like(row)
-            for j, part in enumerate(parts):
-                grad_step += self._spread(part, row, grad_row, 2, j - self.reach)
-            grad_step += self._spread(grad_row, self.padded, grad_padded, 1, i - self.reach)
-        inner = slice(self.pad, -self.pad)
-        return grad_padded[:, inner, inner], grad_step
+            for j, tap in enumerate(self._taps):
+                grad_step += self._spread(grad[:, :, i, j], row, grad_row, 1, tap)
+            tap = self._taps[i]
+            grad_step += self._spread(grad_row, self.padded, self.grad_padded, 0, tap)
+        return grad_step
 
-    def _views(self, field: Tensor, dim: int, tap: int) -> tuple[Tensor, Tensor, float]:
+    @property
+    def _taps(self) -> range:
+        return range(-self.reach, self.reach + 1)
+
+    def _shift(self, field: Tensor, dim: int, tap: int) -> tuple[Tensor, Tensor, float]:
         """The two shifted views that a tap blends, and the weight of the second."""
-        length = self.samples.shape[dim + 2]
-        whole = math.floor(abs(tap) * self.step)
-        near, far = (self.pad + int(math.copysign(k, tap)) for k in (whole, whole + 1))
-        views = (field.narrow(dim, start, length) for start in (near, far))
-        return *views, abs(tap) * self.step - whole  # type: ignore[return-value]
+        whole, part = _split(abs(tap) * self.step)
+        first, length = (self.top, self.count) if dim == 0 else (0, self.width)
+        near, far = (
+            field.narrow(dim, first + self.pad + int(math.copysign(k, tap)), length)
+            for k in (whole, whole + 1)
+        )
+        return near, far, part
 
     def _blend(self, field: Tensor, dim: int, tap: int, out: Tensor | None) -> Tensor:
-        near, far, part = self._views(field, dim, tap)
+        near, far, part = self._shift(field, dim, tap)
         if part > 0:
             return torch.lerp(near, far, part, out=out)
         return near if out is None else out.copy_(near)
 
     def _spread(self, grad: Tensor, field: Tensor, out: Tensor, dim: int, tap: int) -> Tensor:
         """Give a gradient back to the views it came from; returns the dilation's share."""
-        near, far, part = self._views(out, dim, tap)
+        near, far, part = self._shift(out, dim, tap)
         near.add_(grad, alpha=1 - part)
         if tap == 0:
             return grad.new_zeros(())
         if part > 0:
             far.add_(grad, alpha=part)
-        near, far, _ = self._views(field, dim, tap)
-        return abs(tap) * (grad * (far - near)).sum()
+        near, far, _ = self._shift(field, dim, tap)
+        return abs(tap) * (far - near).mul_(grad).sum()
+
+
+# -- layouts ---------------------------------------------------------------------------------------
+
+
+def _split(offset: float) -> tuple[int, float]:
+    """An offset's whole pixels, and what is left."""
+    whole = math.floor(offset)
+    return whole, offset - whole
+
+
+def _move_channels_last(x: Float[Tensor, "batch dim height width"]) -> Tensor:
+    return x.permute(0, 2, 3, 1).contiguous()
+
+
+def _to_planes(field: Float[Tensor, "height width dim"]) -> Float[Tensor, "1 dim height width"]:
+    """A field as convolutions take it; no copy."""
+    return field.permute(2, 0, 1)[None]
+
+
+def _to_pixels(values: Float[Tensor, "rows width *value"]) -> Float[Tensor, "rows dim 1 width"]:
+    """All values of a pixel as its channels, rows as a batch; no copy.
+
+    A convolution by a kernel of one tap is then a matrix product. A single thread is given oneDNN
+    for it only if there are many rows: in one picture PyTorch would call `torch.mm`.
+    """
+    return values.flatten(2).transpose(1, 2)[:, :, None]
+
+
+def _order_by_tap(weight: Float[Tensor, "out in kernel kernel"]) -> Float[Tensor, "tap weight"]:
+    return weight.permute(2, 3, 0, 1).flatten(2).flatten(0, 1)
+
+
+def _to_matrix(weight: Float[Tensor, "out in kernel kernel"]) -> Float[Tensor, "out values 1 1"]:
+    return weight.permute(0, 2, 3, 1).flatten(1)[:, :, None, None]
+
+
+def _store(values: Tensor, out: Tensor, relu: bool) -> None:
+    if relu:
+        torch.clamp(values, min=0, out=out)
+    else:
+        out.copy_(values)
+
+
+def _conv_backward(grad: Tensor, x: Tensor, kernel: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of the input and the kernel of a convolution that keeps the size."""
+    pad, one = [kernel.shape[-1] // 2] * 2, [1, 1]
+    grad_x, grad_kernel, _ = torch.ops.aten.convolution_backward(
+        grad, x, kernel, None, one, pad, one, False, [0, 0], 1, [True, True, False]
+    )
+    return grad_x, grad_kernel

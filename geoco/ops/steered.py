@@ -181,20 +181,17 @@ def _fake_forward(
     x: Tensor, weight: Tensor, bias: Tensor | None, dilation: Tensor, relu: bool = False
 ) -> Tensor:
     shape = (x.shape[0], weight.shape[0], *x.shape[2:])
-    return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=_memory_format(x))
+    return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
 
 
 @torch.library.register_fake("geoco::scale_steered_conv2d_backward")
 def _fake_backward(
     grad: Tensor, x: Tensor, weight: Tensor, dilation: Tensor, rectified: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    grad_x = torch.empty(x.shape, dtype=x.dtype, device=x.device, memory_format=_memory_format(x))
+    layout = torch.channels_last
+    grad_x = torch.empty(x.shape, dtype=x.dtype, device=x.device, memory_format=layout)
     bias = weight.new_empty(weight.shape[0])
     return grad_x, torch.empty_like(weight), bias, torch.empty_like(dilation)
-
-
-def _memory_format(x: Tensor) -> torch.memory_format:
-    return torch.channels_last if x.device.type == "cuda" else torch.contiguous_format
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

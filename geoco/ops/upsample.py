@@ -39,6 +39,7 @@ _library.define("upsample_bilinear_backward(Tensor grad, int height, int width) 
 @torch.library.impl(_library, "upsample_bilinear", "MPS")
 @torch.library.impl(_library, "upsample_bilinear", "CPU")
 def _cpu_forward(field: Tensor, height: int, width: int) -> Tensor:
+    field = field.contiguous(memory_format=torch.channels_last)
     return F.interpolate(field, (height, width), mode="bilinear", align_corners=True)
 
 
@@ -47,7 +48,7 @@ def _cpu_forward(field: Tensor, height: int, width: int) -> Tensor:
 def _cpu_backward(grad: Tensor, height: int, width: int) -> Tensor:
     size = [*grad.shape[:2], height, width]
     return torch.ops.aten.upsample_bilinear2d_backward(
-        grad.contiguous(), [*grad.shape[-2:]], size, True
+        grad.contiguous(memory_format=torch.channels_last), [*grad.shape[-2:]], size, True
     )
 
 
@@ -66,8 +67,7 @@ def _cuda_backward(grad: Tensor, height: int, width: int) -> Tensor:
 
 
 def _fake(field: Tensor, height: int, width: int) -> Tensor:
-    layout = torch.channels_last if field.device.type == "cuda" else torch.contiguous_format
-    shape = (*field.shape[:2], height, width)
+    shape, layout = (*field.shape[:2], height, width), torch.channels_last
     return torch.empty(shape, dtype=field.dtype, device=field.device, memory_format=layout)
 
 

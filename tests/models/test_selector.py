@@ -14,6 +14,7 @@ from geoco import config
 from geoco.models import compositing
 from geoco.models.decoders import Fields
 from geoco.models.selector import (
+    PROJECTED,
     Domain,
     Selector,
     apply_transfer,
@@ -386,6 +387,23 @@ def test_leading_dimensions_are_scenes() -> None:
     torch.testing.assert_close(selector.refine(one, attention[1]), together[1])
     clip = Fields(*(part[:, None] for part in parts if part is not None))
     assert torch.equal(selector.refine(clip, attention[:, None]), together[:, None])
+
+
+@torch.no_grad()
+def test_condensed_fields_are_refined_alike() -> None:
+    """Also one slot after the other, as the editor decodes them; the features are gone."""
+    selector, fields, attention, _ = build_selector()
+    whole = selector.refine(fields, attention)
+    assert not torch.equal(whole, fields.logits)
+    condensed = selector.condense(fields)
+    assert condensed.features is None
+    assert condensed.projected is not None
+    assert condensed.projected.shape[2] == PROJECTED
+    torch.testing.assert_close(selector.refine(condensed, attention), whole)
+    replaced = condensed.with_slot(2, selector.condense(fields[:, 2:3]))
+    torch.testing.assert_close(selector.refine(replaced, attention), whole)
+    other = condensed.with_slot(2, selector.condense(fields[:, 3:4]))
+    assert not torch.equal(selector.refine(other, attention), whole)
 
 
 def test_half_precision_features_under_autocast() -> None:

@@ -12,7 +12,7 @@ from helpers_ops import DEVICES, NAMES, ON_GPU, SHAPES, exact, make, relative, r
 from torch import Tensor
 
 from geoco.errors import GeocoError
-from geoco.ops import ScaleSteeredConv2d, choose_backend, scale_steered_conv2d
+from geoco.ops import ScaleSteeredConv2d, choose_backend, cpu, scale_steered_conv2d
 
 pytestmark = pytest.mark.usefixtures("no_tf32")
 
@@ -104,6 +104,17 @@ def test_the_slope_at_a_kink_is_toward_larger_dilations(device: str, step: float
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_cpu_agrees_with_the_reference(name: str) -> None:
+    inputs = make(name, torch.float64, "cpu")
+    actual, truth = results(inputs, "cpu"), exact(inputs)
+    for part in truth:
+        torch.testing.assert_close(actual[part], truth[part], rtol=1e-9, atol=1e-9, msg=part)
+
+
+@pytest.mark.parametrize("name", ["plain", "not square", "odd channels", "extremes"])
+def test_bands_of_rows_agree_with_the_reference(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fields here are lower than a band: with bands of four rows they have several, one shorter."""
+    monkeypatch.setattr(cpu, "BAND_PIXELS", 1)
+    monkeypatch.setattr(cpu, "BAND_ROWS", 4)
     inputs = make(name, torch.float64, "cpu")
     actual, truth = results(inputs, "cpu"), exact(inputs)
     for part in truth:

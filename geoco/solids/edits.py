@@ -153,8 +153,8 @@ def place_edits(
         source[place], item[place] = donors
         scale[place], shift[place] = ratio, center - donor_center * ratio[:, None]
     order = fact.order[background]
-    parts = (background, source, item, shown, scale, shift, order)
-    return replace(Placement(*(values.to(device) for values in parts)), repeated=True)
+    placement = Placement(background, source, item, shown, scale, shift, order, repeated=True)
+    return placement.to(device)
 
 
 @dataclass(frozen=True)

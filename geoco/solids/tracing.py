@@ -1,6 +1,6 @@
 """From canvas samples to points on objects: which layer covers a sample, and where it is hit."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -95,8 +95,14 @@ class Placement:
         return len(self.background)
 
     def __getitem__(self, index: slice) -> "Placement":
+        return self._map_tensors(lambda value: value[index])
+
+    def to(self, device: torch.device | str) -> "Placement":
+        return self._map_tensors(lambda value: value.to(device))
+
+    def _map_tensors(self, change: Callable[[Tensor], Tensor]) -> "Placement":
         tensors = [field.name for field in fields(self) if field.name != "repeated"]
-        return replace(self, **{name: getattr(self, name)[index] for name in tensors})
+        return replace(self, **{name: change(getattr(self, name)) for name in tensors})
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float64, Int64
@@ -101,8 +102,9 @@ class Placement:
         return self._map_tensors(lambda value: value.to(device))
 
     def _map_tensors(self, change: Callable[[Tensor], Tensor]) -> "Placement":
-        tensors = [field.name for field in fields(self) if field.name != "repeated"]
-        return replace(self, **{name: change(getattr(self, name)) for name in tensors})
+        names = [field.name for field in fields(self) if field.name != "repeated"]
+        values: dict[str, Any] = {name: change(getattr(self, name)) for name in names}
+        return replace(self, **values)
 
 
 @dataclass(frozen=True)

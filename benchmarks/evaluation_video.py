@@ -12,14 +12,13 @@ else is there. Peaks are of the GPU's memory, and on a CPU of the process so far
 """
 
 import argparse
-import resource
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from stopwatch import Stopwatch, measure_peak
 from torch import Tensor
 
 from geoco import config
@@ -40,8 +39,6 @@ SIZE, ZOOM = 64, 2
 SLOTS, OBJECTS = 11, 8  # about as many valid objects as the paper counts in a frame
 DIM, TOKENS = 64, 576
 PITCH = 2 / (SIZE - 1)
-CALLS = ("track", "encode", "decode", "fields", "compose", "native_logits", "extended_fields",
-         "final_logits", "validity")  # fmt: skip
 
 
 class MovingSquares:
@@ -122,35 +119,6 @@ def draw_squares(slots: Slots) -> Tensor:
     return torch.where((half == 0)[..., None, None], 0.0, 1e3 * inside)
 
 
-class Stopwatch:
-    """Seconds that a model's methods take, those that they call among themselves counted once."""
-
-    def __init__(self, model: SlotModel, device: str) -> None:
-        self.seconds, self.depth, self.device = 0.0, 0, device
-        for name in CALLS:
-            if hasattr(model, name):
-                setattr(model, name, self.watch(getattr(model, name)))
-
-    def watch(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
-            begin = self.read()
-            self.depth += 1
-            result = method(*arguments)
-            self.depth -= 1
-            if self.depth == 0:
-                self.seconds += self.read() - begin
-            return result
-
-        return call
-
-    def read(self) -> float:
-        if self.device != "cuda":
-            return time.process_time()
-        if self.depth == 0:
-            torch.cuda.synchronize()
-        return time.perf_counter()
-
-
 def make_random_model(path: Path, device: str) -> SlotModel:
     """The model of a configuration with weights that nobody trained."""
     settings = config.load(path)
@@ -172,7 +140,7 @@ def measure(
 
     def run(name: str, compute: Callable[[], Any]) -> Any:
         nonlocal total
-        watch.seconds = 0.0
+        watch.reset()
         if device == "cuda":
             torch.cuda.reset_peak_memory_stats()
         begin = watch.read()
@@ -180,7 +148,9 @@ def measure(
         seconds = watch.read() - begin
         total += seconds
         rest = seconds - watch.seconds
-        print(f"{name:20}{seconds:>9.1f}{watch.seconds:>9.1f}{rest:>9.1f}{peak(device):>9.2f}")
+        print(
+            f"{name:20}{seconds:>9.1f}{watch.seconds:>9.1f}{rest:>9.1f}{measure_peak(device):>9.2f}"
+        )
         return result
 
     with full_precision(), tempfile.TemporaryDirectory() as folder:
@@ -197,13 +167,6 @@ def measure(
                 run(name, lambda table=table: table.compute(evaluation, lambda *news: None))  # type: ignore[misc]
         print(f"{'together':20}{total:>9.1f}")
         print(f"{int(factual.valid.sum())} valid objects in {len(factual)} frames")
-
-
-def peak(device: str) -> float:
-    """In GiB."""
-    if device == "cuda":
-        return torch.cuda.max_memory_allocated() / 2**30
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def main() -> None:

@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
-from geoco import geometry
 from geoco.config import Config
 from geoco.config.training import SlotQualityConfig
 from geoco.evaluation.extended_canvas import EXTENT
@@ -139,10 +138,8 @@ class GeoCoModel(DrawnModel):
 
     def extended_fields(self, slots: Slots) -> Fields:
         alpha_only = self.model.selector is None
-        fields = self.model.decode_slots(slots.to(*self._place), EXTENT, alpha_only)
-        first = (geometry.count_samples(self.model.size, EXTENT) - self.model.size) // 2
-        middle = slice(first, first + self.model.size)
-        return replace(fields, rgb=None)[..., middle, middle]
+        fields = self.model.decode_middle(slots.to(*self._place), EXTENT, alpha_only)
+        return replace(fields, rgb=None)
 
     def final_logits(
         self, fields: Fields, attention: Float[Tensor, "batch slot token"]

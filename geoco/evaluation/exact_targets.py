@@ -48,15 +48,14 @@ def draw_truths(
 ) -> Truth:
     """Exact pictures of some edits."""
     rows = objects.window[torch.cat((edits.object, edits.donor))]
-    windows, place = rows.unique(return_inverse=True)
-    scene, donor_scene = place.view(2, -1).tolist()
+    windows, where = rows.unique(return_inverse=True)
+    scene, donor_scene = where.view(2, -1).tolist()
     item, donor_item = ((objects.label[part] - 1).tolist() for part in (edits.object, edits.donor))
     wanted = [
-        (
-            scene[k],
-            _build_edit(edits.kind, int(edits.command[k]), item[k], donor_scene[k], donor_item[k]),
+        (place, _build_edit(edits.kind, *numbers))
+        for place, *numbers in zip(
+            scene, edits.command.tolist(), item, donor_scene, donor_item, strict=True
         )
-        for k in range(len(edits))
     ]
     drawn = generator.render_counterfactuals(
         factual.window[windows.numpy()].tolist(), wanted, device

@@ -19,6 +19,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from geoco import config, geometry
+from geoco.models import middle
 from geoco.models.slots import Slots
 from geoco.ops import ScaleSteeredConv2d, apply_steered_layers, upsample_bilinear
 
@@ -119,6 +120,14 @@ class Decoder(nn.Module, ABC):
     def forward(self, slots: Slots, extent: int = 1, alpha_only: bool = False) -> Fields:
         """Fields of slots with any leading dimensions, on a canvas `extent` times as wide."""
 
+    def decode_middle(self, slots: Slots, extent: int, alpha_only: bool = False) -> Fields:
+        """The middle, as large as the usual canvas, of what is decoded on one `extent` as wide.
+
+        `extent` is odd. A decoder that knows what the middle depends on draws no more than that.
+        """
+        fields = self(slots, extent, alpha_only)
+        return cast(Fields, fields.map(lambda part: middle.cut_window(part, self.size, 0)))
+
     def set_reference_scale(self, value: float) -> None:
         """Move the scale at which steered layers are ordinary convolutions, if there are any."""
 
@@ -167,6 +176,22 @@ class BroadcastDecoder(Decoder):
         fields = self._decode(slots.flatten(), extent, alpha_only)
         return fields.map(lambda part: part.unflatten(0, leading))
 
+    def decode_middle(self, slots: Slots, extent: int, alpha_only: bool = False) -> Fields:
+        leading, flat = slots.scale.shape, slots.flatten()
+        # The fixed-pixel residual reads one pixel away.
+        reach = middle.measure_reach(self.color, flat.scale).clamp_min(1)
+        seen = torch.zeros_like(reach) if alpha_only else reach
+        margins = middle.plan_margins(self._group_layers(), flat.scale, seen, extent)
+        # Slots that reach alike are drawn together.
+        plans, which = torch.cat((margins, seen[:, None]), 1).unique(dim=0, return_inverse=True)
+        alike = [(which == number).nonzero()[:, 0] for number in range(len(plans))]
+        pieces = [
+            self._decode_window(flat[chosen], extent, plan, alpha_only)
+            for chosen, plan in zip(alike, plans.tolist(), strict=True)
+        ]
+        fields = Fields.cat(pieces)[torch.cat(alike).argsort()]
+        return fields.map(lambda part: part.unflatten(0, leading))
+
     # -- what the designs differ in ----------------------------------------------------------------
 
     @abstractmethod
@@ -185,7 +210,19 @@ class BroadcastDecoder(Decoder):
 
     def _decode(self, slots: Slots, extent: int, alpha_only: bool) -> Fields:
         """Flat slots, decoded on the image plane."""
-        field = self._build_field(slots, extent)
+        return self._read_out(self._build_field(slots, extent), slots, alpha_only)
+
+    def _decode_window(
+        self, slots: Slots, extent: int, plan: Sequence[int], alpha_only: bool
+    ) -> Fields:
+        """The middle alone, from windows of the margins planned; the last is what heads look at."""
+        *margins, seen = plan
+        field = middle.cut_window(self._build_field(slots, extent, margins), self.size, seen)
+        fields = self._read_out(field, slots, alpha_only)
+        return fields.map(lambda part: middle.cut_window(part, self.size, 0))
+
+    def _read_out(self, field: Tensor, slots: Slots, alpha_only: bool) -> Fields:
+        """What the heads make of a refined field."""
         logits = self._predict_logits(field)
         if alpha_only:
             return Fields(logits)
@@ -195,8 +232,21 @@ class BroadcastDecoder(Decoder):
 
     # -- what they share ---------------------------------------------------------------------------
 
-    def _build_field(self, slots: Slots, extent: int) -> Float[Tensor, "slot dim rows columns"]:
-        """The refined field, channels last. Coordinates are embedded before anything is rounded."""
+    def _group_layers(self) -> list[tuple[int, list[nn.Module]]]:
+        """The refining layers of each size, one after the other."""
+        layers = zip(self.sizes, self.refine, strict=True)
+        return [
+            (size, [layer for _, layer in alike])
+            for size, alike in itertools.groupby(layers, key=operator.itemgetter(0))
+        ]
+
+    def _build_field(
+        self, slots: Slots, extent: int, margins: Sequence[int] | None = None
+    ) -> Float[Tensor, "slot dim rows columns"]:
+        """The refined field, channels last. Coordinates are embedded before anything is rounded.
+
+        With margins, of each size of layers, its middle and those.
+        """
         points = _grid(self.broadcast, extent, slots)
         device = points.device
         with torch.autocast(device.type, enabled=False):
@@ -204,11 +254,14 @@ class BroadcastDecoder(Decoder):
             field = (slots.appearance[:, None, None] + place).permute(0, 3, 1, 2)
         if torch.is_autocast_enabled(device.type):
             field = field.to(torch.get_autocast_dtype(device.type))
-        layers = zip(self.sizes, self.refine, strict=True)
-        for size, alike in itertools.groupby(layers, key=operator.itemgetter(0)):
+        side = geometry.count_samples(self.broadcast, extent)
+        for number, (size, layers) in enumerate(self._group_layers()):
+            field = middle.put_back(field, side)
             side = geometry.count_samples(size, extent)
             field = upsample_bilinear(field, side, side)
-            field = self._refine_field(field, [layer for _, layer in alike], slots.scale)
+            if margins is not None:
+                field = middle.cut_window(field, size, margins[number])
+            field = self._refine_field(field, layers, slots.scale)
         return field
 
     def _predict_logits(self, field: Tensor) -> Tensor:
@@ -284,6 +337,10 @@ class CanonicalDecoder(ConventionalDecoder):
     """Decodes at the centre and in one size, then warps into place."""
 
     on_image_plane = False
+
+    def decode_middle(self, slots: Slots, extent: int, alpha_only: bool = False) -> Fields:
+        # What is at a place is the same on canvases of every extent.
+        return cast(Fields, self(slots, 1, alpha_only))
 
     def _decode(self, slots: Slots, extent: int, alpha_only: bool) -> Fields:
         centered = Slots(

@@ -5,12 +5,12 @@ from torch import Tensor
 
 from geoco import config
 from geoco.models import encoders
-from geoco.models.decoders import DECODERS
+from geoco.models.decoders import DECODERS, Fields
 from geoco.models.encoders import DinoEncoder
 from geoco.models.feature_head import FeatureHead
 from geoco.models.picture_model import PictureModel
 from geoco.models.selector import Selector
-from geoco.models.slots import Binding, SlotAttention
+from geoco.models.slots import Binding, SlotAttention, Slots
 from geoco.models.temporal import TemporalInitializer, bring_forward
 
 
@@ -92,3 +92,6 @@ class GeoCo(PictureModel):
                 start = self.temporal(history, tokens[:, len(bindings)])
             iterations = self.settings.slots.later_iterations
         return Binding.stack(bindings, 1)
+
+    def decode_middle(self, slots: Slots, extent: int, alpha_only: bool = False) -> Fields:
+        return self.decoder.decode_middle(slots, extent, alpha_only)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from geoco import config
 from geoco.errors import GeocoError
-from geoco.models import compositing
+from geoco.models import compositing, middle
 from geoco.models.decoders import Fields
 from geoco.models.selector import Selector
 from geoco.models.slots import Binding, Slots, draw_positions
@@ -85,6 +85,14 @@ class Model(nn.Module, ABC):
         """
 
     # -- what most models need not change ----------------------------------------------------------
+
+    def decode_middle(self, slots: Slots, extent: int, alpha_only: bool = False) -> Fields:
+        """The middle, as large as the usual canvas, of what `decode_slots` draws on a larger one.
+
+        `extent` is odd. Whoever draws no more than that must change it with `decode_slots`.
+        """
+        fields = self.decode_slots(slots, extent, alpha_only)
+        return fields.map(lambda part: middle.cut_window(part, self.size, 0))
 
     def decode_edited(self, slots: Slots, bound: Slots) -> Fields:
         """Slots under an edit, each decoded by itself; `bound` is what they were before it.

@@ -11,10 +11,10 @@ a slot's scale, never on what is decoded or where.
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Float64
-from torch import Tensor, nn
+from torch import Tensor
 
 from geoco.models.decoders import BroadcastDecoder, Decoder
-from geoco.ops import ScaleSteeredConv2d
+from geoco.models.middle import read_taps
 
 TOLERANCE = 1e-6
 
@@ -44,7 +44,7 @@ def trace_alpha(
     shape = (len(scale), decoder.broadcast)
     line = torch.ones(shape, dtype=torch.float64, device=scale.device)
     for size, layer in zip(decoder.sizes, decoder.refine, strict=True):
-        line = convolve_line(upsample_line(line, size), *_read_taps(layer, scale))
+        line = convolve_line(upsample_line(line, size), *read_taps(layer, scale))
     assert decoder.alpha.kernel_size == (1, 1)
     return line
 
@@ -65,11 +65,3 @@ def convolve_line(
     # Linear interpolation with zeros outside: row by row, how much of each pixel a tap takes.
     weights = (1 - (places[..., None] - pixels).abs()).clamp_min(0)
     return torch.einsum("stpq,sq->stp", weights, line).amin(1)
-
-
-def _read_taps(layer: nn.Module, scale: Tensor) -> tuple[Tensor, int]:
-    """How far apart a layer's taps are for each slot, and how many there are."""
-    if isinstance(layer, ScaleSteeredConv2d):
-        return layer.dilation(scale), layer.weight.shape[-1]
-    assert isinstance(layer, nn.Conv2d)
-    return torch.ones_like(scale), layer.kernel_size[0]

@@ -114,9 +114,10 @@ class Staitus(PictureModel):
 
     def decode_slots(self, slots: Slots, extent: int = 1, alpha_only: bool = False) -> Fields:
         """What slots look like, their alpha by their gates."""
-        fields = super().decode_slots(slots, extent, alpha_only)
-        gates = self.compute_gates(slots.appearance)
-        return fields.with_logits(fields.logits + gates.log()[..., None, None])
+        return self._close_slots(super().decode_slots(slots, extent, alpha_only), slots)
+
+    def decode_middle(self, slots: Slots, extent: int, alpha_only: bool = False) -> Fields:
+        return self._close_slots(self.decoder.decode_middle(slots, extent, alpha_only), slots)
 
     def compute_gates(self, appearance: Float[Tensor, "*slots dim"]) -> Float[Tensor, "*slots"]:
         """What alpha is multiplied by: one for open slots, for closed ones what the ramp leaves.
@@ -132,6 +133,10 @@ class Staitus(PictureModel):
         """The open slots; all of them for as long as closed ones are drawn at all."""
         probability: Tensor = self.activity(appearance)
         return (probability > 0.5) | (self.gate_share < 1)
+
+    def _close_slots(self, fields: Fields, slots: Slots) -> Fields:
+        gates = self.compute_gates(slots.appearance)
+        return fields.with_logits(fields.logits + gates.log()[..., None, None])
 
     def set_gate_share(self, value: float) -> None:
         self.gate_share.fill_(value)

@@ -6,11 +6,12 @@ is known in full: what an object hid, and what lay outside the picture.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
 from geoco.errors import GeocoError
@@ -63,12 +64,14 @@ class Outlines:
     radius: Float64[Tensor, "scene object"]  # RMS distance from the centroid
     defined: Bool[Tensor, "scene object"]
 
-    def select(self, scene: int, item: int) -> tuple[Float64[Tensor, "2"], Float64[Tensor, ""]]:
-        """Centroid and radius of one outline."""
-        if not self.defined[scene, item]:
+    def select(
+        self, scene: Int64[Tensor, " edit"], item: Int64[Tensor, " edit"]
+    ) -> tuple[Float64[Tensor, "edit 2"], Float64[Tensor, " edit"]]:
+        """Centroids and radii of some outlines."""
+        for number in (~self.defined[scene, item]).nonzero()[:1, 0].tolist():
             raise GeocoError(
-                f"object {item} of scene {scene} is too far outside the picture to be resized or "
-                "replaced; choose one that is at least partly near it"
+                f"object {int(item[number])} of scene {int(scene[number])} is too far outside the "
+                "picture to be resized or replaced; choose one that is at least partly near it"
             )
         return self.centroid[scene, item], self.radius[scene, item]
 
@@ -76,12 +79,15 @@ class Outlines:
         return Outlines(self.centroid.to(device), self.radius.to(device), self.defined.to(device))
 
 
-def measure_outlines(scenes: Scenes, canvas: Canvas) -> Outlines:
-    """Centroid and RMS radius of every object's whole outline, from its samples."""
+def measure_outlines(
+    scenes: Scenes, canvas: Canvas, wanted: Bool[Tensor, "scene object"] | None = None
+) -> Outlines:
+    """Centroid and RMS radius of whole outlines, of every object or of some, from their samples."""
     count, objects = scenes.present.shape
-    hits = trace_rays(
-        scenes, canvas, Placement.from_scenes(scenes), margin=max(canvas.height, canvas.width)
-    )
+    placement = Placement.from_scenes(scenes)
+    if wanted is not None:
+        placement = replace(placement, shown=placement.shown & wanted)
+    hits = trace_rays(scenes, canvas, placement, margin=max(canvas.height, canvas.width))
     sums = torch.zeros(5, count * objects, dtype=torch.int64, device=hits.layer.device)
     # Whole numbers, so that the sums are exact in any order.
     x, y = 2 * hits.column + 1, 2 * hits.row + 1
@@ -114,48 +120,78 @@ def place_edits(
     scenes: Scenes, canvas: Canvas, edits: Sequence[tuple[int, SceneEdit]]
 ) -> Placement:
     """The placement that carries out each (scene, edit)."""
+    present = scenes.present.tolist()
     for scene, edit in edits:
-        _check_edit(scenes, scene, edit)
+        _check_edit(present, scene, edit)
     device = scenes.present.device
     background = torch.tensor([scene for scene, _ in edits], dtype=torch.int64)
     fact = Placement.from_scenes(scenes.to("cpu"))
     source, item, shown = (values[background] for values in (fact.scene, fact.object, fact.shown))
     scale, shift = fact.scale[background], fact.shift[background]
-    whole = measure_outlines(scenes, canvas).to("cpu")
-    for row, (scene, edit) in enumerate(edits):
-        slot = (row, edit.object)
-        match edit:
-            case Move():
-                shift[slot] = torch.tensor([edit.dx, edit.dy], dtype=torch.float64)
-            case Remove():
-                shown[slot] = False
-            case Scale():
-                center, _ = whole.select(scene, edit.object)
-                scale[slot] = edit.factor
-                shift[slot] = center * (1 - edit.factor)
-            case Replace():
-                center, radius = whole.select(scene, edit.object)
-                donor_center, donor_radius = whole.select(edit.donor_scene, edit.donor_object)
-                source[slot], item[slot] = edit.donor_scene, edit.donor_object
-                scale[slot] = radius / donor_radius
-                shift[slot] = center - donor_center * (radius / donor_radius)
+
+    moves = _Rows.of(edits, Move, lambda edit: (edit.dx, edit.dy))
+    shift[moves.row, moves.object] = moves.values
+    removals = _Rows.of(edits, Remove, lambda edit: (0, 0))
+    shown[removals.row, removals.object] = False
+
+    resizes = _Rows.of(edits, Scale, lambda edit: (edit.factor, edit.factor))
+    swaps = _Rows.of(edits, Replace, lambda edit: (edit.donor_scene, edit.donor_object))
+    resized = (background[resizes.row], resizes.object)
+    replaced = (background[swaps.row], swaps.object)
+    donors = (swaps.values[:, 0].long(), swaps.values[:, 1].long())
+    wanted = torch.zeros_like(fact.shown)
+    for place in (resized, replaced, donors):
+        wanted[place] = True
+    if wanted.any():
+        whole = measure_outlines(scenes, canvas, wanted.to(device)).to("cpu")
+        center, _ = whole.select(*resized)
+        place, factor = (resizes.row, resizes.object), resizes.values[:, 0]
+        scale[place], shift[place] = factor, center * (1 - factor)[:, None]
+        center, radius = whole.select(*replaced)
+        donor_center, donor_radius = whole.select(*donors)
+        place, ratio = (swaps.row, swaps.object), radius / donor_radius
+        source[place], item[place] = donors
+        scale[place], shift[place] = ratio, center - donor_center * ratio[:, None]
     order = fact.order[background]
-    return Placement(
-        *(values.to(device) for values in (background, source, item, shown, scale, shift, order))
-    )
+    placement = Placement(background, source, item, shown, scale, shift, order, repeated=True)
+    return placement.to(device)
 
 
-def _check_edit(scenes: Scenes, scene: int, edit: SceneEdit) -> None:
+@dataclass(frozen=True)
+class _Rows:
+    """Edits of one kind among all: which they are, of which object, and two numbers of each."""
+
+    row: Int64[Tensor, " edit"]
+    object: Int64[Tensor, " edit"]
+    values: Float64[Tensor, "edit 2"]
+
+    @classmethod
+    def of(
+        cls,
+        edits: Sequence[tuple[int, SceneEdit]],
+        kind: type,
+        read: Callable[[Any], tuple[float, float]],
+    ) -> "_Rows":
+        chosen = [row for row, (_, edit) in enumerate(edits) if isinstance(edit, kind)]
+        some = [edits[row][1] for row in chosen]
+        return cls(
+            torch.tensor(chosen, dtype=torch.int64),
+            torch.tensor([edit.object for edit in some], dtype=torch.int64),
+            torch.tensor([read(edit) for edit in some], dtype=torch.float64).view(-1, 2),
+        )
+
+
+def _check_edit(present: Sequence[Sequence[bool]], scene: int, edit: SceneEdit) -> None:
     """Refuse what cannot be done, in a sentence."""
     places = [(scene, edit.object)]
     if isinstance(edit, Replace):
         places.append((edit.donor_scene, edit.donor_object))
     for number, item in places:
-        if not 0 <= number < len(scenes):
-            raise GeocoError(f"{edit}: there is no scene {number}; there are {len(scenes)} scenes")
-        present = torch.nonzero(scenes.present[number]).flatten().tolist()
-        if item not in present:
-            raise GeocoError(f"{edit}: scene {number} has no object {item}; it has {present}")
+        if not 0 <= number < len(present):
+            raise GeocoError(f"{edit}: there is no scene {number}; there are {len(present)} scenes")
+        if not (0 <= item < len(present[number]) and present[number][item]):
+            here = [k for k, there in enumerate(present[number]) if there]
+            raise GeocoError(f"{edit}: scene {number} has no object {item}; it has {here}")
     if isinstance(edit, Scale) and not 0 < edit.factor < math.inf:
         raise GeocoError(f"{edit}: the factor must be a positive number")
     if isinstance(edit, Move) and not (math.isfinite(edit.dx) and math.isfinite(edit.dy)):

@@ -108,11 +108,15 @@ def render_layers(scenes: Scenes, canvas: Canvas) -> Layers:
 
 @dataclass(frozen=True)
 class _Samples:
-    """All hits of a placement's layers, those in front, and the canvas samples of the latter."""
+    """What a placement's layers cover: an entry for each layer and sample of a canvas."""
 
-    hits: Hits
-    visible: Hits
-    place: Int64[Tensor, " visible"]
+    different: Placement  # the layers that are traced,
+    which: Int64[Tensor, " layer"] | None  # and which of them each layer is; None: they themselves
+    layer: Int64[Tensor, " entry"]  # counts slots through all canvases
+    place: Int64[Tensor, " entry"]  # counts samples through all canvases
+    visible: Int64[Tensor, " visible"]  # entries in front
+    shown: Hits  # whose colours are needed
+    color: Int64[Tensor, " visible"] | None  # which of those an entry in front shows; in order
 
 
 def _split_placement(
@@ -128,25 +132,64 @@ def _split_placement(
 
 def _find_visible(scenes: Scenes, canvas: Canvas, placement: Placement) -> _Samples:
     count, slots = placement.shown.shape
-    hits = trace_rays(scenes, canvas, placement)
-    sample = (hits.layer // slots * canvas.rows + hits.row) * canvas.columns + hits.column
-    order = placement.order.flatten()[hits.layer]
+    different, which = placement.find_layers()
+    hits = trace_rays(scenes, canvas, different)
+    if which is None:
+        layer, entry = hits.layer, None
+        row, column = hits.row, hits.column
+    else:
+        layer, entry = _repeat_hits(hits.layer, which, len(different))
+        row, column = hits.row[entry], hits.column[entry]
+    place = (layer // slots * canvas.rows + row) * canvas.columns + column
+    order = placement.order.flatten()[layer]
     front = torch.full((count * canvas.rows * canvas.columns,), slots, device=order.device)
-    front.scatter_reduce_(0, sample, order, "amin")
-    visible = torch.nonzero(front[sample] == order).squeeze(1)
-    return _Samples(hits, hits[visible], sample[visible])
+    front.scatter_reduce_(0, place, order, "amin")
+    visible = torch.nonzero(front[place] == order).squeeze(1)
+    if entry is None:
+        return _Samples(different, which, layer, place, visible, hits[visible], None)
+    in_front = entry[visible]
+    seen = torch.zeros_like(hits.layer, dtype=torch.bool)
+    seen[in_front] = True
+    shown, color = hits[seen.nonzero()[:, 0]], (seen.long().cumsum(0) - 1)[in_front]
+    return _Samples(different, which, layer, place, visible, shown, color)
+
+
+def _repeat_hits(
+    layer: Int64[Tensor, " hit"], which: Int64[Tensor, " layer"], different: int
+) -> tuple[Int64[Tensor, " entry"], Int64[Tensor, " entry"]]:
+    """Every layer of all canvases as often as it has hits, and which hit each entry is."""
+    order = layer.argsort(stable=True)
+    count = torch.bincount(layer, minlength=different)
+    own = count[which]
+    repeated = torch.repeat_interleave(own)
+    # From the first entry of a layer on, its hits one after the other.
+    shift = (count.cumsum(0) - count)[which] - (own.cumsum(0) - own)
+    return repeated, order[torch.arange(len(repeated), device=layer.device) + shift[repeated]]
 
 
 def _render_frames(
     scenes: Scenes, canvas: Canvas, placement: Placement, samples: _Samples
 ) -> UInt8[Tensor, "canvas 3 height width"]:
-    floor = render_clean_floor(scenes, canvas, placement.background)
-    picture = apply_shadows(floor, compute_shadows(scenes, canvas, placement), canvas)
-    for channel, color in zip(picture, compute_body_colors(scenes, samples.visible), strict=True):
-        channel.view(-1)[samples.place] = color
+    floor = _render_floors(scenes, canvas, placement)
+    shadows = compute_shadows(scenes, canvas, samples.different)
+    if samples.which is not None:
+        shadows = shadows[:, samples.which, 0].unflatten(1, placement.shown.shape)
+    picture = apply_shadows(floor, shadows, canvas)
+    place = samples.place[samples.visible]
+    for channel, color in zip(picture, compute_body_colors(scenes, samples.shown), strict=True):
+        channel.view(-1)[place] = color if samples.color is None else color[samples.color]
     return torch.stack(
         [_encode_srgb(_average_samples(channel, canvas)) for channel in picture], dim=1
     )
+
+
+def _render_floors(scenes: Scenes, canvas: Canvas, placement: Placement) -> list[Tensor]:
+    """The clean floor of every canvas, or one for all; those of a scene drawn once."""
+    if not placement.repeated:
+        return render_clean_floor(scenes, canvas, placement.background)
+    background, which = placement.background.unique(return_inverse=True)
+    floor = render_clean_floor(scenes, canvas, background)
+    return [channel if len(channel) == 1 else channel[which] for channel in floor]
 
 
 def _render_masks(
@@ -155,9 +198,15 @@ def _render_masks(
     count, slots = placement.shown.shape
     shape = (count, canvas.rows, canvas.columns)
     label = torch.zeros(shape, dtype=torch.uint8, device=samples.place.device)
-    label.view(-1)[samples.place] = (samples.visible.layer % slots + 1).to(torch.uint8)
-    owned = torch.stack([_count_samples(label == k, canvas) for k in range(slots + 1)], dim=1)
-    return owned.argmax(1).to(torch.uint8)
+    visible = samples.visible
+    label.view(-1)[samples.place[visible]] = (samples.layer[visible] % slots + 1).to(torch.uint8)
+    most = _count_samples(label == 0, canvas)
+    owner = torch.zeros_like(most)
+    for number in range(1, slots + 1):
+        owned = _count_samples(label == number, canvas)
+        owner.masked_fill_(owned > most, number)  # of equals the first
+        most = torch.maximum(most, owned)
+    return owner
 
 
 def _render_amodal_masks(
@@ -167,11 +216,12 @@ def _render_amodal_masks(
     masks: UInt8[Tensor, "canvas height width"],
 ) -> Bool[Tensor, "canvas slot height width"]:
     count, slots = placement.shown.shape
-    hits = samples.hits
-    shape = (count * slots, canvas.rows, canvas.columns)
-    covers = torch.zeros(shape, dtype=torch.bool, device=masks.device)
-    covers[hits.layer, hits.row, hits.column] = True
-    most = 2 * _count_samples(covers, canvas) >= canvas.supersample**2
+    covers = torch.zeros(
+        (count * slots, canvas.rows * canvas.columns), dtype=torch.bool, device=masks.device
+    )
+    covers[samples.layer, samples.place % covers.shape[1]] = True
+    pixels = _count_samples(covers.unflatten(1, (canvas.rows, canvas.columns)), canvas)
+    most = 2 * pixels >= canvas.supersample**2
     own = masks[:, None] == torch.arange(1, slots + 1, device=masks.device)[:, None, None]
     return most.view(own.shape) | own
 

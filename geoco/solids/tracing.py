@@ -1,7 +1,8 @@
 """From canvas samples to points on objects: which layer covers a sample, and where it is hit."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float64, Int64
@@ -45,6 +46,7 @@ class Placement:
     scale: Float64[Tensor, "canvas slot"]
     shift: Float64[Tensor, "canvas slot 2"]
     order: Int64[Tensor, "canvas slot"]
+    repeated: bool = False  # whether canvases may share layers
 
     @staticmethod
     def from_scenes(scenes: Scenes) -> "Placement":
@@ -66,11 +68,43 @@ class Placement:
         """The object that each layer shows, counted through all scenes."""
         return (self.scene * scenes.present.shape[1] + self.object).flatten()
 
+    def find_layers(self) -> tuple["Placement", Int64[Tensor, " layer"] | None]:
+        """The layers that differ, each on a canvas of its own, and which of them every layer is.
+
+        Canvases of edits of the same scene share all layers but one. None: no two are the same, and
+        the layers are as they were.
+        """
+        if not self.repeated:
+            return self, None
+        columns = (self.scene, self.object, self.shown, self.scale, self.shift[..., 0],
+                   self.shift[..., 1])  # fmt: skip
+        table = torch.stack([part.flatten().double() for part in columns], 1)
+        _, which = table.unique(dim=0, return_inverse=True)
+        count = int(which.max()) + 1 if len(which) else 0
+        numbers = torch.arange(len(which), device=which.device)
+        first = torch.full((count,), len(which), device=which.device)
+        first.scatter_reduce_(0, which, numbers, "amin")
+        alone = [part.flatten()[first][:, None] for part in columns[:4]]
+        shift = self.shift.flatten(0, 1)[first][:, None]
+        scene, item, shown, scale = alone
+        return (
+            Placement(scene[:, 0], scene, item, shown, scale, shift, torch.zeros_like(item)),
+            which,
+        )
+
     def __len__(self) -> int:
         return len(self.background)
 
     def __getitem__(self, index: slice) -> "Placement":
-        return Placement(*(getattr(self, field.name)[index] for field in fields(self)))
+        return self._map_tensors(lambda value: value[index])
+
+    def to(self, device: torch.device | str) -> "Placement":
+        return self._map_tensors(lambda value: value.to(device))
+
+    def _map_tensors(self, change: Callable[[Tensor], Tensor]) -> "Placement":
+        names = [field.name for field in fields(self) if field.name != "repeated"]
+        values: dict[str, Any] = {name: change(getattr(self, name)) for name in names}
+        return replace(self, **values)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from geoco.evaluation import (
     windows,
 )
 from geoco.evaluation.commands import FACTORS, MOVES
+from geoco.evaluation.matched_measures import MatchedMeasures
 from geoco.evaluation.tables import build_text_tables
 from geoco.metrics.rgb import measure_preservation, psnr, region_psnr
 from geoco.models import compositing
@@ -70,7 +71,7 @@ def test_what_a_model_cannot_be_asked_is_undefined() -> None:
     assert len(told) == 12 * (4 + 4)
     assert not told.edited.any()
     assert not told.valid.any()
-    for name in [part.name for part in fields(matched.MatchedMeasures)]:
+    for name in [part.name for part in fields(MatchedMeasures)]:
         assert np.isnan(getattr(told, name)).all(), name
     assert swapped.edited.all()
     for name in ("oracle", "unedited", "change", "changed"):

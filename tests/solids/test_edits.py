@@ -20,6 +20,7 @@ from geoco.solids import (
     Scenes,
     extract_scenes,
     measure_outlines,
+    place_edits,
     render_counterfactuals,
     render_scenes,
     simulate_episodes,
@@ -245,3 +246,44 @@ def test_an_object_far_away_cannot_be_resized() -> None:
 
 def test_no_edits_give_no_pictures() -> None:
     assert render_counterfactuals(SCENES, CANVAS, []).frames.shape == (0, 3, 64, 64)
+
+
+@pytest.mark.parametrize("textured", [False, True])
+def test_canvases_that_share_layers_are_drawn_as_if_alone(textured: bool) -> None:
+    times = np.array([3, 12, 15, 20, 26, 34])
+    scenes = extract_scenes(_EPISODES, np.arange(6), times, textured)
+    edits: list[tuple[int, SceneEdit]] = [
+        (0, Move(1, 6, 0)), (0, Move(1, -6, 0)), (1, Move(1, 6, 0)), (0, Move(1, 6, 0)),
+        (0, Scale(1, 0.5)), (0, Scale(2, 1.5)), (0, Remove(2)), (1, Replace(1, 0, 1)),
+        (1, Replace(2, 0, 1)), (1, Remove(1)), (0, Scale(1, 1.0)),
+    ]  # fmt: skip
+    placement = place_edits(scenes, CANVAS, edits)
+    shared = render_scenes(scenes, CANVAS, placement, amodal=True)
+    alone = render_scenes(scenes, CANVAS, replace(placement, repeated=False), amodal=True)
+    assert torch.equal(shared.frames, alone.frames)
+    assert torch.equal(shared.masks, alone.masks)
+    assert shared.amodal is not None
+    assert alone.amodal is not None
+    assert torch.equal(shared.amodal, alone.amodal)
+
+
+def test_equal_layers_are_found() -> None:
+    """Of two scenes' edits only the edited layers, and those of the scenes, differ."""
+    edits: list[tuple[int, SceneEdit]] = [(scene, Move(1, 6, 0)) for scene in (0, 0, 1)]
+    placement = place_edits(SCENES, CANVAS, [*edits, (0, Move(1, 0, 0))])
+    layers, which = placement.find_layers()
+    slots = SCENES.present.shape[1]
+    assert len(layers) == 2 * slots + 1  # the moved one of scene 0 stays somewhere, too
+    assert which is not None
+    for name in ("scene", "object", "shown", "scale", "shift"):
+        there = getattr(layers, name)[which, 0]
+        assert torch.equal(there, getattr(placement, name).flatten(0, 1))
+
+
+def test_outlines_of_some_objects_are_those_of_all() -> None:
+    wanted = torch.zeros_like(SCENES.present)
+    wanted[1, 1] = wanted[3, 2] = True
+    all_, some = measure_outlines(SCENES, CANVAS), measure_outlines(SCENES, CANVAS, wanted)
+    assert torch.equal(some.defined, all_.defined & wanted)
+    assert torch.equal(some.centroid[wanted], all_.centroid[wanted])
+    assert torch.equal(some.radius[wanted], all_.radius[wanted])

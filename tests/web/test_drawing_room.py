@@ -16,7 +16,7 @@ from geoco.editing.editor import Editor, Scene
 from geoco.errors import GeocoError
 from geoco.web import Settings, create_app
 from geoco.web.drawing_room import DrawingRoom
-from geoco.web.sessions import Sessions
+from geoco.web.sessions import OpenedFrames, SceneState, Sessions
 
 SIDE = 96
 
@@ -111,11 +111,13 @@ def test_room_for_drawings_is_part_of_all_memory(editor: Editor, frames: np.ndar
         state = open_large(page, frames)
         path = f"{page.root}/states/{state['id']}/export/own-size.png"
         answers = [pool.submit(client.get, path) for _ in range(3)]
-        assert entered.wait(20)
-        assert kept.cached is None
-        # The other thread is free for edits meanwhile.
-        page.edit(state, op="move", slot=1, dx=1)
-        release.set()
+        try:
+            assert entered.wait(20)
+            assert kept.cached is None
+            # The other thread is free for edits meanwhile.
+            page.edit(state, op="move", slot=1, dx=1)
+        finally:
+            release.set()
         assert {answer.result(60).status_code for answer in answers} == {200}
     assert max(most) == 1
     assert app.state.service.sessions._reserved == 0
@@ -146,6 +148,16 @@ def test_a_drawing_that_fails_gives_its_room_back(
         state = open_large(page, frames)
         path = f"/states/{state['id']}/export/own-size.png"
         assert page.get(path, 422).json() == {"detail": "it cannot be drawn"}
-        app.state.service.queue.end()  # and where no thread takes it
-        page.get(path, 503)
     assert app.state.service.sessions._reserved == 0
+
+
+def test_a_drawing_that_no_thread_takes_gives_its_room_back(
+    editor: Editor, frames: np.ndarray
+) -> None:
+    service = create_app(editor, lambda: make_samples(frames)).state.service
+    service.queue.end()
+    session = service.sessions.open()
+    state = SceneState(OpenedFrames(editor, frames[0, :1], 42, 12))
+    with pytest.raises(HTTPException, match="ending"):
+        asyncio.run(service.draw(session, state, 7, lambda: 1))
+    assert service.sessions._reserved == 0

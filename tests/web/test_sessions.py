@@ -178,6 +178,12 @@ def test_two_who_open_a_sample_at_once_wait_for_one_encoding(
     with ThreadPoolExecutor(4) as pool:
         scenes = list(pool.map(lambda _: SceneState(start).compute_scene(), range(4)))
     assert all(scene is scenes[0] for scene in scenes)
+    # It goes with the last who keeps it, whatever else is left of what was opened.
+    gone = weakref.ref(scenes[0])
+    scenes.clear()
+    gc.collect()
+    assert gone() is None
+    assert start.make_scene().editor is editor
 
 
 def test_old_states_are_dropped(editor: Editor, frames: np.ndarray) -> None:

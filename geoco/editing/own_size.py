@@ -19,6 +19,11 @@ from geoco.editing.origins import Provenance, Source, SourceSlot
 from geoco.editing.rendering import compose_frame
 from geoco.errors import GeocoError
 
+# Planes of 32 bits that drawing has at once at its largest, measured: of a source's layers, of the
+# work on a slot of one look, and of each further look.
+LAYER_PLANES, LAYER_PLANES_OF_SLOT = 6, 2
+WORK_PLANES, WORK_PLANES_OF_SLOT, WORK_PLANES_OF_LOOK = 30, 2, 10
+
 Size = Literal["model", "original"]
 Unedited = TypeVar("Unedited", bound="OwnSize")
 Decode = Callable[[UInt8[np.ndarray, "time height width 3"], int], DecodedFrames]
@@ -47,6 +52,11 @@ class OwnSize:
     def own_side(self) -> int:
         """The side of the pictures of `size="original"`."""
         return self.pixels.source.side
+
+    @property
+    def drawing_bytes(self) -> int:
+        """Memory that `render_frames("original")` takes at most, beside what is kept anyway."""
+        return _count_drawing_bytes(self.pixels, self.decoded)
 
     def with_originals(self: Unedited, originals: Originals | None) -> Unedited:
         """The same frames before any edit, of which these larger pictures are known."""
@@ -90,6 +100,36 @@ def render_frames(
         own = cutter.cut(SourceSlot(provenance.source, provenance.first + time, 0))
         yield media.to_bytes(compose_frame(own, edited.frame(time), slots, cutter.cut))
         cutter.forget_unused()
+
+
+def _count_drawing_bytes(provenance: Provenance, decoded: DecodedFrames) -> int:
+    slots = decoded.present.shape[1]
+    used: set[tuple[Source, int]] = set()
+    sources: set[Source] = set()
+    most = 0
+    for time, origins in enumerate(provenance.frames):
+        before, used = used, {(provenance.source, provenance.first + time)}
+        for origin in origins:
+            places = (origin.place, *(slot for _, slot in origin.looks))
+            used.update((slot.source, slot.frame) for slot in places)
+        kept = used | before  # those of the frame before go when this one is drawn
+        layers = (LAYER_PLANES + LAYER_PLANES_OF_SLOT * slots) * sum(
+            source.side**2 for source, _ in kept
+        )
+        looks = max(len(origin.looks) for origin in origins)
+        work = WORK_PLANES + WORK_PLANES_OF_SLOT * slots + WORK_PLANES_OF_LOOK * looks
+        most = max(most, layers + work * max(source.side for source, _ in kept) ** 2)
+        sources.update(source for source, _ in used)
+    # Sources are bound and decoded once more, and that takes as much again while it is done.
+    frames = sum(len(source.frames) for source in sources)
+    return 4 * most + 2 * frames * _count_tensor_bytes(decoded) // len(decoded)
+
+
+def _count_tensor_bytes(decoded: DecodedFrames) -> int:
+    decoded.background  # noqa: B018 - with all that is computed for it
+    holders = (decoded, decoded.slots, decoded.fields)
+    values = [value for holder in holders for value in list(vars(holder).values())]
+    return sum(value.nbytes for value in values if isinstance(value, torch.Tensor))
 
 
 class _Cutter:

@@ -13,7 +13,7 @@ from math import ceil
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from torch import Tensor
 
 from geoco.edit_maps import AffineMap
@@ -135,14 +135,48 @@ def _warp(
     inverse = edit.inverse()
     factor = float(inverse.factor)
     samples = max(1, ceil(factor * planes.shape[-1] / side - 0.01))
+    samples = min(samples, max(side, planes.shape[-1]))  # fewer where all of it is in one pixel
     fine = torch.arange(side * samples, dtype=torch.float64, device=planes.device)
     places = (2 * fine + 1) / (side * samples) - 1
-    columns, rows = (factor * places + float(inverse.offset[axis]) for axis in (0, 1))
-    grid = torch.stack(torch.broadcast_tensors(columns[None], rows[:, None]), -1)[None]
+    columns, rows = (
+        (factor * places + float(inverse.offset[axis])).view(side, samples) for axis in (0, 1)
+    )
+    left, top = (_find_picture(axis, planes.shape[-1]) for axis in (columns, rows))
+    # Some pixels at a time: the samples of all are many times the picture where it gets small.
+    across = max(1, min(left.stop - left.start, side**2 // samples**2))
+    down = max(1, side**2 // (across * samples**2))
+    warped = torch.cat(
+        [
+            torch.cat([_sample(planes, x, y, beyond) for x in columns[left].split(across)], 2)
+            for y in rows[top].split(down)
+        ],
+        1,
+    )
+    margins = (left.start, side - left.stop, top.start, side - top.stop)
+    return F.pad(warped[None], margins, mode="replicate")[0] if any(margins) else warped
+
+
+def _find_picture(places: Float64[Tensor, "pixel sample"], side: int) -> slice:
+    """The pixels on which something of a picture falls, and one more on each side.
+
+    All that lies further out is as that one is, and need not be sampled.
+    """
+    near = (places.abs() < 1 + 2 / side).any(1).nonzero()[:, 0].tolist() or [0]
+    return slice(max(0, near[0] - 1), min(len(places), near[-1] + 2))
+
+
+def _sample(
+    planes: Float[Tensor, "plane rows columns"],
+    columns: Float64[Tensor, "across sample"],
+    rows: Float64[Tensor, "down sample"],
+    beyond: str,
+) -> Float[Tensor, "plane down across"]:
+    """Pixels as the mean of their samples, at these places of the planes."""
+    grid = torch.stack(torch.broadcast_tensors(columns.view(1, -1), rows.view(-1, 1)), -1)[None]
     sampled = F.grid_sample(
         planes[None], grid.to(planes), mode="bilinear", padding_mode=beyond, align_corners=False
     )
-    return F.avg_pool2d(sampled, samples)[0]
+    return F.avg_pool2d(sampled, columns.shape[1])[0]
 
 
 def _fill_hidden(

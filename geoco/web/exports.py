@@ -9,7 +9,7 @@ from pathlib import Path
 
 from geoco import drawing, media
 from geoco.editing import scripts
-from geoco.editing.editor import Film
+from geoco.editing.editor import Film, Scene
 from geoco.errors import GeocoError
 from geoco.web.sessions import SceneOrFilm
 
@@ -92,6 +92,17 @@ def export_file(scene: SceneOrFilm, what: Export, frame: int, zoom: int, name: s
     return _encode_file(what, frames, scene.frames_per_second)
 
 
+def count_drawing_bytes(scene: SceneOrFilm, what: Export, frame: int) -> int:
+    """Memory that one of `OWN_SIZES` takes at most while it is drawn."""
+    check_frame(scene, frame)
+    drawn = _choose_frame(scene, frame) if what in SINGLE else scene
+    return drawn.drawing_bytes
+
+
+def _choose_frame(scene: SceneOrFilm, frame: int) -> Scene:
+    return scene.frame(frame) if isinstance(scene, Film) else scene
+
+
 def check_frame(scene: SceneOrFilm, frame: int) -> None:
     if not 0 <= frame < len(scene.decoded):
         raise GeocoError(f"there is no frame {frame}: frames go from 0 to {len(scene.decoded) - 1}")
@@ -104,8 +115,7 @@ def _choose_frames(scene: SceneOrFilm, what: Export, frame: int) -> Iterable[med
         case Export.ORIGINAL_VIDEO:
             return scene.frames
         case Export.OWN_SIZE:
-            one = scene.frame(frame) if isinstance(scene, Film) else scene
-            return one.render_frames("original")
+            return _choose_frame(scene, frame).render_frames("original")
         case Export.OWN_SIZE_VIDEO:
             return scene.render_frames("original")
     images = scene.images if isinstance(scene, Film) else scene.image[None]

@@ -7,6 +7,8 @@ it. So only known names are answered, and no page but our own.
 import asyncio
 import json
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -75,14 +77,19 @@ class RequestGuard:
             return
         body = _Body(receive, most, self.settings, self.sessions)
         try:
+            body.reserve(_read_length(headers))
+        except HTTPException as busy:
+            await _send_refusal(send_with_headers, 503, busy.detail, (busy.headers or {}))
+            return
+        try:
             await self.app(scope, body.receive, send_with_headers)
         except ClientDisconnect:
             pass  # nobody is left to be answered
         except asyncio.CancelledError:  # the server ends, and waits for nobody any more
             if not started:
-                await _send_refusal(send_with_headers, 503, ENDING)
+                await _send_refusal(send_with_headers, 503, ENDING, {"Retry-After": "1"})
         finally:
-            self.sessions.forget(body.received)
+            self.sessions.forget(body.reserved)
 
     def _find_refusal(self, headers: Headers, most: int) -> tuple[int, str] | None:
         host = headers.get("host", "")
@@ -96,22 +103,30 @@ class RequestGuard:
             return 400, "the origin of this request is no address that can be read"
         if foreign:
             return 403, "this server takes requests from its own page only"
-        length = headers.get("content-length", "")
-        number = length.isascii() and length.isdigit()
-        if number and (len(length) > 18 or int(length) > most):
+        if _read_length(headers) > most:
             return 413, _describe_limit(most)
         return None
 
 
 class _Body:
-    """What comes in of a request: a length may be left out, or be a lie, so it is counted."""
+    """What comes in of a request: a length may be left out, or be a lie, so it is counted.
+
+    A length that is told has its room from the beginning. Were it given as bytes come in, many
+    large files at once would all be refused when the most of each has come.
+    """
 
     def __init__(self, receive: Receive, most: int, settings: Settings, sessions: Sessions) -> None:
-        self.received = 0
+        self.received, self.reserved = 0, 0  # bytes
         self._receive, self._most = receive, most
         self._settings, self._sessions = settings, sessions
         self._complete = False
         self._end = time.monotonic() + settings.request_seconds
+
+    def reserve(self, count: int) -> None:
+        """Room for so many bytes in all; 503 where there is none."""
+        if count > self.reserved:
+            self._sessions.receive(count - self.reserved)
+            self.reserved = count
 
     async def receive(self) -> Message:
         if self._complete:  # only the end of the connection can follow
@@ -126,10 +141,18 @@ class _Body:
         count = len(message.get("body", b""))
         if self.received + count > self._most:
             raise HTTPException(413, _describe_limit(self._most))
-        self._sessions.receive(count)
         self.received += count
+        self.reserve(self.received)
         self._complete = not message.get("more_body", False)
         return message
+
+
+def _read_length(headers: Headers) -> int:
+    """The length that a request says it has, 0 if it does not."""
+    length = headers.get("content-length", "")
+    if not (length.isascii() and length.isdigit()):
+        return 0
+    return int(length[:19])  # of more digits enough to be too much
 
 
 def _strip_port(host: str) -> str:
@@ -145,8 +168,11 @@ def _describe_limit(most: int) -> str:
     return f"the request is too large: at most {limit} are read here"
 
 
-async def _send_refusal(send: Send, status: int, detail: str) -> None:
+async def _send_refusal(
+    send: Send, status: int, detail: str, more: Mapping[str, str] = MappingProxyType({})
+) -> None:
     body = json.dumps({"detail": detail}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    own = {"Content-Type": "application/json", "Content-Length": str(len(body))}
+    headers = Headers({**own, **more}).raw
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

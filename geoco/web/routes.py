@@ -1,18 +1,24 @@
 """The addresses of the server and what they do. Model work goes through the work queue."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeVar
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Response
 
 from geoco import media
-from geoco.editing.editor import SEED, Editor, Film
+from geoco.editing.editor import SEED, Film
 from geoco.web import uploads
-from geoco.web.exports import MEDIA_TYPES, Export, check_frame, export_file, name_file
-from geoco.web.samples import Sample, SampleMaker
+from geoco.web.exports import (
+    MEDIA_TYPES,
+    OWN_SIZES,
+    Export,
+    check_frame,
+    count_drawing_bytes,
+    export_file,
+    name_file,
+)
+from geoco.web.samples import Sample
 from geoco.web.schema import (
     FrameAnswer,
     FramesAnswer,
@@ -27,78 +33,14 @@ from geoco.web.schema import (
     SessionAnswer,
     StateAnswer,
 )
+from geoco.web.service import Service
 from geoco.web.sessions import (
     ImportedEdits,
     OpenedFrames,
     SceneState,
     Session,
-    Sessions,
     apply_edit,
 )
-from geoco.web.settings import Settings
-from geoco.web.work_queue import WorkQueue
-
-Result = TypeVar("Result")
-
-
-@dataclass(eq=False)
-class Service:
-    """What the routes share."""
-
-    editor: Editor
-    settings: Settings
-    sessions: Sessions
-    queue: WorkQueue
-    make_samples: SampleMaker
-    _samples: dict[str, Sample] = field(default_factory=dict)
-    _making: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    async def load_samples(self) -> dict[str, Sample]:
-        """Made when they are asked for first."""
-        async with self._making:
-            if not self._samples:
-                samples = await self.queue.run(self.make_samples)
-                self._samples = {sample.id: sample for sample in samples}
-        return self._samples
-
-    async def compute(
-        self, session: Session, state: SceneState, work: Callable[[], Result]
-    ) -> Result:
-        """Do work that needs a state, remember the state and keep the memory in its limits."""
-
-        def finish(result: Result | None) -> None:
-            self._keep_state(session, None if result is None else state)
-
-        return await self.queue.run(work, finish)
-
-    async def answer_state(
-        self, session: Session, state: SceneState, frame: int = 0
-    ) -> StateAnswer:
-        return await self.compute(session, state, lambda: StateAnswer.from_state(state, frame))
-
-    async def answer_start(
-        self, session: Session, make_state: Callable[[], SceneState]
-    ) -> StateAnswer:
-        """The first state of a history, whose file is read in the same turn of a worker."""
-
-        def work() -> tuple[SceneState, StateAnswer]:
-            state = make_state()
-            return state, StateAnswer.from_state(state, 0)
-
-        def finish(result: tuple[SceneState, StateAnswer] | None) -> None:
-            self._keep_state(session, None if result is None else result[0])
-
-        return (await self.queue.run(work, finish))[1]
-
-    def _keep_state(self, session: Session, state: SceneState | None) -> None:
-        """Whatever was computed counts: for an answer, a preview, a file, or in vain."""
-        try:
-            if state is None:
-                session.limit_memory()
-            else:
-                session.keep_state(state)
-        finally:
-            self.sessions.trim()
 
 
 # Not in threads of their own, as plain functions would be: sessions are touched by the event loop
@@ -222,8 +164,9 @@ async def send_sample_picture(service: TheService, sample: str) -> Response:
 async def open_sample(
     service: TheService, session: TheSession, request: OpenRequest
 ) -> StateAnswer:
-    sample = _find_sample(await service.load_samples(), request.sample)
-    start = OpenedFrames(service.editor, sample.frames, request.seed, sample.frames_per_second)
+    start = service.share_start(
+        _find_sample(await service.load_samples(), request.sample), request.seed
+    )
     return await service.answer_state(session, SceneState(start))
 
 
@@ -354,7 +297,13 @@ async def send_export(
         data = export_file(scene, file, frame, zoom, name)
         return data, name_file(scene, file, name, frame, zoom)
 
-    data, title = await service.compute(session, state, work)
+    if file in OWN_SIZES:
+        needed = await service.compute(
+            session, state, lambda: count_drawing_bytes(state.compute_scene(), file, frame)
+        )
+        data, title = await service.draw(session, state, needed, work)
+    else:
+        data, title = await service.compute(session, state, work)
     quoted = quote(title)
     saved = f'filename="{title}"' if quoted == title else f"filename*=UTF-8''{quoted}"
     headers = {"Content-Disposition": f"attachment; {saved}"}

@@ -19,14 +19,16 @@ from geoco.errors import GeocoError
 from geoco.media import TooLargeError
 from geoco.models import pretrained
 from geoco.web.connections import Server
+from geoco.web.drawing_room import DrawingRoom
 from geoco.web.middleware import HEADERS, RequestGuard
-from geoco.web.routes import Service, router
+from geoco.web.routes import router
 from geoco.web.samples import (
     SampleMaker,
     explain_missing_store,
     make_samples,
     make_solids_samples,
 )
+from geoco.web.service import Service
 from geoco.web.sessions import Sessions
 from geoco.web.settings import Settings
 from geoco.web.work_queue import WorkQueue
@@ -45,12 +47,14 @@ def create_app(
     """The application; without samples of your own, scenes of the embedded generator."""
     settings = settings or Settings()
     size = editor.model.size
+    sessions = Sessions(settings)
     service = Service(
         editor,
         settings,
-        Sessions(settings),
+        sessions,
         WorkQueue(settings.workers, settings.waiting),
         samples or (lambda: make_solids_samples(size)),
+        DrawingRoom(settings, sessions),
     )
 
     @asynccontextmanager

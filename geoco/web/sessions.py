@@ -5,7 +5,9 @@ it needs are only a cache, dropped when memory runs short and made again when th
 """
 
 import secrets
+import threading
 import time
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +24,7 @@ from geoco.editing.originals import Originals
 from geoco.errors import GeocoError
 from geoco.web import memory
 from geoco.web.settings import MEBIBYTE, Settings
-from geoco.web.work_queue import refuse_busy
+from geoco.web.work_queue import AHEAD, refuse_busy
 
 SceneOrFilm = Scene | Film
 SECRET_BYTES = 24
@@ -41,9 +43,13 @@ class OpenedFrames:
     seed: int
     frames_per_second: float
     originals: Originals | None = None
+    _shared: "_SharedScene" = field(default_factory=lambda: _SharedScene())
 
     def make_scene(self) -> SceneOrFilm:
-        """A scene of one frame, a film of several."""
+        """A scene of one frame, a film of several; the same as long as somebody keeps it."""
+        return self._shared.find_or_make(self._encode)
+
+    def _encode(self) -> SceneOrFilm:
         if len(self.frames) == 1:
             return self.editor.encode(self.frames[0], self.seed).with_originals(self.originals)
         film = self.editor.encode_video(self.frames, self.seed, self.frames_per_second)
@@ -54,6 +60,22 @@ class OpenedFrames:
         yield self.frames.ctypes.data, self.frames.nbytes
         if self.originals is not None:
             yield id(self.originals), self.originals.nbytes
+
+
+class _SharedScene:
+    """A scene that sessions share. Each that keeps it counts it as its own; this one does not."""
+
+    def __init__(self) -> None:
+        self._find: Callable[[], SceneOrFilm | None] = lambda: None
+        self._making = threading.Lock()  # whoever comes meanwhile waits, and has the same
+
+    def find_or_make(self, make: Callable[[], SceneOrFilm]) -> SceneOrFilm:
+        with self._making:
+            scene = self._find()
+            if scene is None:
+                scene = make()
+                self._find = weakref.ref(scene)
+            return scene
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,6 +236,7 @@ class Sessions:
         self._settings, self._clock = settings, clock
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._incoming = 0  # bytes of requests that are not answered yet
+        self._reserved = 0  # bytes that work needs while it is done, beside what it makes
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -279,16 +302,21 @@ class Sessions:
 
     def trim(self) -> None:
         """Keep all sessions within the memory that is left: those used longest ago give way."""
-        # What workers are making now is counted when it is done: room for a state each, and for
-        # the one that it is made from.
+        # What workers are making now is counted when it is finished: room for a state each, and
+        # for the one that it is made from.
         largest = max((session.largest for session in self._sessions.values()), default=0)
-        making = 2 * self._settings.workers * largest
-        most = self._settings.all_bytes - self._incoming - making
+        making = 2 * (self._settings.workers + AHEAD) * largest
+        most = self._settings.all_bytes - self._incoming - self._reserved - making
         others = list(self._sessions.values())[:-1]
         for newest_too, session in product((False, True), others):
             if sum(one.held for one in self._sessions.values()) <= most:
                 break
             session.drop_cached(newest_too)
+
+    def reserve(self, count: int) -> None:
+        """Count bytes that work needs from now on; fewer than zero are free again."""
+        self._reserved += count
+        self.trim()
 
     def receive(self, count: int) -> None:
         """Count bytes of a request that came in; 503 when too many wait to be answered."""

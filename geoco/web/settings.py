@@ -19,6 +19,7 @@ class Settings:
     empty_seconds: float = 20  # the same, where nothing was opened in it yet
     session_bytes: int = 512 * MEBIBYTE
     all_bytes: int = 2048 * MEBIBYTE  # of sessions, of what is computed now, of what comes in
+    drawing_bytes: int = 1024 * MEBIBYTE  # of these, for drawing at the pictures' own size
     states: int = 300
     edits: int = 500  # of one scene
     # What comes in.

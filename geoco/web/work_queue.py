@@ -11,6 +11,7 @@ from fastapi import HTTPException
 
 Result = TypeVar("Result")
 BUSY = "the server is busy: try again in a second"
+AHEAD = 1  # pieces of work that threads have at hand, so that none waits while the loop is at work
 ENDING = "the server is ending: start it again to go on"
 
 
@@ -46,7 +47,8 @@ class WorkQueue:
     ) -> Result:
         """The result of the work.
 
-        Before other work can begin `finish` is called with it, or with None if the work failed.
+        `finish` is called with it, or with None if the work failed. What is computed now and what
+        is not finished are together at most `workers + AHEAD`.
         """
         self.check()
         # A client that hangs up does not stop the thread: the place is free when it has ended.
@@ -71,7 +73,7 @@ class WorkQueue:
     ) -> Result:
         loop = asyncio.get_running_loop()
         if self._places is None or self._places[0] is not loop:
-            self._places = (loop, asyncio.Semaphore(self._workers))
+            self._places = (loop, asyncio.Semaphore(self._workers + AHEAD))
         async with self._places[1]:
             result: Result | None = None
             try:

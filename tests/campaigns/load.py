@@ -3,11 +3,14 @@
 The server is `geoco serve` with the model that ships, in a process of its own, on this machine's
 loopback. Clients open pictures and short films, edit, drag (previews of old and new states), look
 at all frames and close. Meanwhile forty others each send the most of a large upload, and stop.
+Every tenth session is a film's and all have as many edits, so that rates compare: which is whose,
+and the order, are drawn.
 """
 
 import contextlib
 import http.client
 import io
+import itertools
 import json
 import random
 import re
@@ -18,6 +21,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +32,8 @@ from geoco.web.settings import MEBIBYTE, Settings
 
 BUSY = (503, 408)
 UNFINISHED, UNFINISHED_BYTES = 40, 31 * MEBIBYTE
-EDITS = 12  # of a session
+ASKED = ("edits",) * 6 + ("previews",) * 3 + ("frames",) * 3  # in a session, in any order
+FILMS_EVERY = 10  # sessions
 LONGEST_WAIT = 10.0  # seconds until a busy server is asked again, if it says nothing sooner
 WARMING = 15.0  # seconds in which the first scenes are opened; edits count from then on
 
@@ -60,6 +65,7 @@ class Load:
     peak: float = 0.0
     ending: float = 0.0  # seconds from SIGTERM, at work, to the end
     failures: list[str] = field(default_factory=list)
+    sessions: Iterator[int] = field(default_factory=itertools.count)  # numbers of those opened
 
 
 def run_load(clients: int, seconds: float, seed: int = 0, unfinished: int = UNFINISHED) -> Load:
@@ -150,14 +156,13 @@ class _Client:
                 return
 
     def _edit_scene(self, root: str, once: bool) -> None:
-        if once or self.draw.random() < 0.9:
+        if once or next(self.load.sessions) % FILMS_EVERY != FILMS_EVERY // 2:
             state = self._ask("POST", f"{root}/scenes", {"sample": "scene-1"})
         else:
             state = self._ask("POST", f"{root}/uploads", FILM)
         states = [] if state is None else [state["id"]]
-        for _ in range(EDITS if states else 0):
+        for kind in self.draw.sample(ASKED, len(ASKED)) if states else ():
             edit = {"op": "move", "slot": self.draw.randrange(6), "dx": self.draw.randint(-9, 9)}
-            kind = self.draw.choice(("edits", "edits", "previews", "frames"))
             old = f"{root}/states/{self.draw.choice(states)}"
             if kind == "frames":
                 self._ask("GET", f"{old}/frames")

@@ -16,7 +16,7 @@ from geoco.editing.editor import Editor
 from geoco.web import Settings, create_app
 from geoco.web.middleware import RequestGuard
 from geoco.web.sessions import OpenedFrames, SceneState, Session, Sessions
-from geoco.web.work_queue import WorkQueue
+from geoco.web.work_queue import AHEAD, WorkQueue
 
 
 def find_session(client: TestClient, page: Page) -> Session:
@@ -61,7 +61,8 @@ def test_room_is_kept_for_what_is_made_and_what_comes_in(
     each.compute_scene()
     one = Session(Settings(), 0)
     one.keep_state(each)
-    settings = Settings(all_bytes=(2 + 2) * one.held, workers=1, incoming_bytes=one.held)
+    making = 2 * (1 + AHEAD)
+    settings = Settings(all_bytes=(2 + making) * one.held, workers=1, incoming_bytes=one.held)
     sessions = Sessions(settings)
     states = []
     for _ in range(2):
@@ -158,6 +159,43 @@ def test_unfinished_uploads_count_together() -> None:
     assert done[0] == [200]
 
 
+def test_a_length_that_is_told_has_its_room_from_the_beginning() -> None:
+    """Those that begin are received to the end; the rest is refused before anything of it comes."""
+    settings = Settings(incoming_bytes=1000, silent_seconds=5)
+    sessions = Sessions(settings)
+    headers = {"content-length": "400"}
+
+    async def send_all() -> list[Any]:
+        tries = [
+            send_request(settings, [part(200), part(200, more=False)], headers, sessions)
+            for _ in range(5)
+        ]
+        return await asyncio.gather(*tries)
+
+    answers = asyncio.run(send_all())
+    assert sorted(status for statuses, _ in answers for status in statuses) == [200] * 2 + [503] * 3
+    assert sum(b"too much is being uploaded" in body[0] for _, body in answers) == 3
+    # One that sends more than it told counts with all of it.
+    for count, status in ((1000, 200), (1001, 503)):
+        lie = [part(count - 1), part(1, more=False)]
+        assert asyncio.run(send_request(settings, lie, {"content-length": "3"}, sessions))[0] == [
+            status
+        ]
+    sessions.receive(1000)  # all of it is free again
+
+
+def test_refusals_before_a_body_say_when_to_come_again(editor: Editor, frames: np.ndarray) -> None:
+    settings = Settings(incoming_bytes=100)
+    with TestClient(create_app(editor, lambda: make_samples(frames), settings)) as client:
+        client.base_url = HOME
+        page = Page(client)
+        answer = client.post(page.root + "/uploads", content=b"x" * 101)
+        assert answer.status_code == 503
+        assert answer.headers["retry-after"] == "5"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "too much is being uploaded" in answer.json()["detail"]
+
+
 def test_a_client_that_hangs_up_is_no_failure() -> None:
     settings = Settings()
     sessions = Sessions(settings)
@@ -246,7 +284,7 @@ def test_an_upload_keeps_its_session(editor: Editor, frames: np.ndarray) -> None
 # -- the queue -------------------------------------------------------------------------------------
 
 
-def test_work_begins_when_the_last_result_is_counted() -> None:
+def test_of_one_worker_at_most_one_result_is_not_counted() -> None:
     events: list[str] = []
 
     async def run() -> None:
@@ -268,7 +306,30 @@ def test_work_begins_when_the_last_result_is_counted() -> None:
         assert [str(answer) for answer in answers] == ["a", "b", "c"]
 
     asyncio.run(run())
-    assert events == ["begin a", "count a", "begin b", "count None", "begin c", "count c"]
+    assert AHEAD == 1
+    assert [event for event in events if event.startswith("begin")] == [
+        "begin a",
+        "begin b",
+        "begin c",
+    ]
+    counts = [event for event in events if event.startswith("count")]
+    assert counts == ["count a", "count None", "count c"]
+    assert events.index("count a") < events.index("begin c")
+
+
+def test_a_worker_goes_on_while_the_loop_is_at_work() -> None:
+    begun = threading.Event()
+
+    async def run() -> None:
+        queue = WorkQueue(1, 4)
+        first = asyncio.create_task(queue.run(lambda: 1))
+        second = asyncio.create_task(queue.run(begun.set))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # both are handed over
+        assert begun.wait(20)  # the loop is not asked
+        await asyncio.gather(first, second)
+
+    asyncio.run(run())
 
 
 def test_a_queue_that_ends_answers_everyone() -> None:

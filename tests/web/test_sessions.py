@@ -1,5 +1,10 @@
 """Sessions are apart from each other, expire, and stay within their memory."""
 
+import gc
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
 import numpy as np
 import pytest
 from fastapi import HTTPException
@@ -9,6 +14,7 @@ from helpers_web import HOME, SIZE, Page, make_samples, read_pixels
 from geoco.editing.editor import Editor
 from geoco.web import Settings, create_app
 from geoco.web.sessions import OpenedFrames, SceneState, Session, Sessions
+from geoco.web.work_queue import AHEAD
 
 
 def test_another_session_sees_nothing(client: TestClient) -> None:
@@ -107,13 +113,77 @@ def test_all_sessions_share_memory(editor: Editor, frames: np.ndarray) -> None:
     each = Session(Settings(), 0)
     each.keep_state(make_state(editor, frames[0, :1]))
     # Three of four states, beside the room for what two workers are making.
-    sessions, mine, theirs = fill(Settings(all_bytes=(3 + 2 * 2) * each.held))
+    sessions, mine, theirs = fill(Settings(all_bytes=(3 + 2 * (2 + AHEAD)) * each.held))
     sessions.trim()
     assert [state.cached is None for state in mine] == [True, True, False]
     sessions, mine, theirs = fill(Settings(all_bytes=1))
     sessions.trim()
     assert [state.cached is None for state in mine] == [True, True, True]
     assert theirs.cached is not None
+
+
+def count_encodings(editor: Editor, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A list to which every encoding adds its seed."""
+    seeds: list[int] = []
+    encode = Editor.encode
+
+    def count(self: Editor, picture: Any, seed: int = 42) -> Any:
+        seeds.append(seed)
+        return encode(self, picture, seed)
+
+    monkeypatch.setattr(Editor, "encode", count)
+    return seeds
+
+
+def test_a_sample_is_encoded_once_for_all_who_look_at_it(
+    editor: Editor, frames: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = editor.encode(frames[0, 0])
+    seeds = count_encodings(editor, monkeypatch)
+    app = create_app(editor, lambda: make_samples(frames))
+    with TestClient(app, base_url=HOME) as client:
+        one, two = Page(client), Page(client)
+        mine, theirs = one.open(), two.open()
+        assert mine["id"] != theirs["id"]
+        assert seeds == [42]
+        edited = one.edit(mine, op="move", slot=1, dx=1)
+        assert np.array_equal(read_pixels(edited), expected.move(1, dx=1).image)
+        assert np.array_equal(
+            read_pixels(two.get(f"/states/{theirs['id']}").json()), expected.image
+        )
+        one.open(seed=3)
+        one.open("two")
+        assert seeds == [42, 3, 42]
+        # Each session counts it, so that no limit is passed.
+        held = [app.state.service.sessions.find(page.root.split("/")[-1]) for page in (one, two)]
+        scene = held[1].find_state(theirs["id"]).cached
+        assert held[0].find_state(mine["id"]).cached is scene
+        nbytes = scene.decoded.fields.rgb.untyped_storage().nbytes()
+        assert all(session.bytes > nbytes for session in held)
+        # Nobody else keeps it.
+        gone = weakref.ref(scene)
+        del scene, held
+        for page in (one, two):
+            client.delete(page.root)
+        gc.collect()
+        assert gone() is None
+        Page(client).open()
+        assert seeds == [42, 3, 42, 42]
+
+
+def test_two_who_open_a_sample_at_once_wait_for_one_encoding(
+    editor: Editor, frames: np.ndarray
+) -> None:
+    start = OpenedFrames(editor, frames[0, :1], 42, 12)
+    with ThreadPoolExecutor(4) as pool:
+        scenes = list(pool.map(lambda _: SceneState(start).compute_scene(), range(4)))
+    assert all(scene is scenes[0] for scene in scenes)
+    # It goes with the last who keeps it, whatever else is left of what was opened.
+    gone = weakref.ref(scenes[0])
+    scenes.clear()
+    gc.collect()
+    assert gone() is None
+    assert start.make_scene().editor is editor
 
 
 def test_old_states_are_dropped(editor: Editor, frames: np.ndarray) -> None:

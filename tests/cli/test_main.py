@@ -157,7 +157,7 @@ def test_the_curriculum_starts_where_the_model_does(
         (("train", "--resume", "tests"), "tests: there is no run here, it has no config.yaml"),
         (
             ("train", "--resume", "tests", "--from", "tests"),
-            "--resume goes on with a run as it was started, without overrides, --out or --from",
+            "--resume goes on with a run as it was started, without overrides, --out, --from or",
         ),
         (
             ("train", "configs/geoco.yaml", "--out", "runs/no", "--from", "runs/none"),

@@ -407,6 +407,11 @@ def test_a_training_begins_with_a_models_weights(
     assert began.config == other
     trained = final(whole)
     assert all(torch.equal(began.tensors[name], value) for name, value in trained.items())
+    moved = checkpoints.read_weights(run)
+    assert 0 < moved.step < 7
+    for name, value in trained.items():  # a few steps of AdamW, or their average with the weights
+        if name.endswith("weight"):
+            assert (moved.tensors[name] - value).abs().max() < 1e-2, name
     origins = json.loads((run / "environment.json").read_text())["began"]
     differs = ["train.budget", *([] if ema is None else ["train.ema"]), "train.seed"]
     assert [{**each, "differs": sorted(each["differs"])} for each in origins] == [
